@@ -4,6 +4,8 @@ from typing import Protocol
 
 from countless.wire.frames import DownItem
 
+ITEMS_PER_WRITE = 1000  # of one connection; then the loop does other work
+
 
 class Connection(Protocol):
     def send(self, items: list[DownItem]) -> None:

@@ -239,7 +239,7 @@ async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> N
     assert LeaveAck("hits") not in site.received
 
 
-LONG = [Join(f"c{number}", 0, 1) for number in range(10 * ITEMS_PER_SLICE + 1)]
+LONG = [Join(f"c{number}", 0, 1) for number in range(1001)]
 
 
 async def test_other_sites_are_served_between_the_slices_of_a_long_frame_and_its_own_frames_stay_in_order() -> None:

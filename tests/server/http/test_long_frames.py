@@ -16,7 +16,7 @@ from countless.server.sessions.shares import UNLIMITED
 from countless.wire.frames import VERSION, Hello, Item, Join, Sync, encode_frames
 from support.site_server import SiteServerHarness, site_server
 
-LONG = 10 * ITEMS_PER_SLICE + 1
+LONG = 2501
 HELLO = Hello(VERSION, "a", 1)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from countless.core.messages import SiteId
-from countless.server.sessions.frame_reader import ITEMS_PER_SLICE, FrameReader
+from countless.server.sessions.frame_reader import FrameReader
 from countless.server.sessions.session_table import Session
 from countless.wire.frames import VERSION, Hello, Join, encode_frames
 from support.site_server import SiteServerHarness, site_server
@@ -37,7 +37,7 @@ async def test_peer_with_many_long_frames_delays_another_by_one_of_them_and_one_
             on_frame(session, connection, items, size)  # type: ignore[arg-type]
 
         harness.server.on_frame = record  # type: ignore[method-assign, assignment]
-        (frame,) = encode_frames([Join(f"c{number}", 0, 1) for number in range(4 * ITEMS_PER_SLICE)])
+        (frame,) = encode_frames([Join(f"c{number}", 0, 1) for number in range(1000)])
         await asyncio.gather(*(reader.in_slices(frame) for reader, _ in [*hostile, other]))
         sites = [site_id.site for site_id in handled]
         assert sites == ["hostile 0", "other", "hostile 1", "hostile 2", "hostile 3", "hostile 4"]

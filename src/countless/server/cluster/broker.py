@@ -26,7 +26,7 @@ T = TypeVar("T")
 LOG_STREAM = "COUNTLESS"
 BUCKET = "countless"
 BROKER_ERRORS = (NatsError, TimeoutError, OSError)
-STARTUP_TIMEOUT_S = 20.0  # until a coordinator that cannot reach its broker fails to start
+STARTUP_TIMEOUT_S = 10.0  # until a coordinator that cannot reach its broker fails to start: both may start at once
 JETSTREAM_TIMEOUT_S = 2.0  # JetStream without a leader does not answer at all, so try again soon
 _RETRY_S = 0.2
 _REPLICAS = 3
@@ -45,7 +45,7 @@ async def connect(url: str) -> Client:
     async def on_error(error: Exception) -> None:
         nonlocal last_error
         level = logging.INFO if last_error else logging.WARNING  # the first one at once: more attempts follow
-        last_error = str(error) or repr(error)
+        last_error = "no answer" if isinstance(error, TimeoutError) else str(error) or repr(error)
         log.log(level, "broker %s: %s", broker.base, last_error)
 
     try:
@@ -134,14 +134,17 @@ async def _replicated(create: Callable[[int], Awaitable[T]]) -> T:
 async def open_log_and_bucket(client: Client) -> Bucket:
     """Waits for a JetStream cluster that is starting."""
     jetstream, deadline = client.jetstream(timeout=JETSTREAM_TIMEOUT_S), monotonic() + STARTUP_TIMEOUT_S
+    level = logging.WARNING
     while True:
         try:
             await open_log(jetstream)
             return await open_bucket(jetstream)
         except (NatsError, TimeoutError) as error:
+            reason = f"JetStream not available: {str(error) or repr(error)}"
             if monotonic() > deadline:
-                raise NoBroker(f"JetStream not available: {error}") from None
-            log.info("JetStream not available: %r", error)
+                raise NoBroker(reason) from None
+            log.log(level, "%s", reason)
+            level = logging.INFO
             await asyncio.sleep(_RETRY_S)
 
 

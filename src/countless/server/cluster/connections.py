@@ -11,6 +11,7 @@ from time import monotonic
 
 from countless.errors import LimitReached, ProtocolError
 from countless.server.cluster.nats_connection import NatsConnection
+from countless.server.connection import ITEMS_PER_WRITE
 from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import StoreError
@@ -199,11 +200,15 @@ class NatsConnections:
         items, connection.queue = connection.queue, []
         if items and not connection.sent:
             await self._publish(subject, encode_info(StreamInfo(self._ownership_id)))
-        for frame in encode_frames(items):
-            connection.sent += 1
-            data = encode_data(DataFrame(connection.sent, frame))
-            self._server.frame_sent(items, len(data))
-            await self._publish(subject, data)
+        for start in range(0, len(items), ITEMS_PER_WRITE):
+            part = items[start : start + ITEMS_PER_WRITE]
+            for frame in encode_frames(part):
+                connection.sent += 1
+                data = encode_data(DataFrame(connection.sent, frame))
+                self._server.frame_sent(part, len(data))
+                await self._publish(subject, data)
+            if len(part) == ITEMS_PER_WRITE:
+                await asyncio.sleep(0)
         if connection.close_reason is not None:
             await self._send_closed(connection.site_token, connection.stream, connection.close_reason)
             self._remove(connection)

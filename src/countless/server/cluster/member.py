@@ -66,6 +66,7 @@ class Member:
         self.shards: dict[int, Shard] = {}  # those that this coordinator owns and runs
         self.draining = False
         self.failing: str | None = None
+        self.unavailable: str | None = None  # why the lease was not renewed
         self._settings = settings
         self._bucket = bucket
         self._app_for = app_for
@@ -136,8 +137,10 @@ class Member:
                 self._wakeup.clear()
                 try:
                     await self._renew_lease()
+                    self.unavailable = None
                 except _UNAVAILABLE as error:
-                    log.warning("broker unavailable, lease not renewed: %r", error)
+                    self.unavailable = str(error) or "no answer from the broker"  # a full disk, for example
+                    log.warning("broker unavailable, lease not renewed: %s", self.unavailable)
                     if self.client.is_closed:  # as after a login that the broker refuses: no new connection follows
                         raise NoBroker(f"connection closed by the broker: {self.client.last_error}") from None
                 try:

@@ -97,7 +97,7 @@ class MergedShards:
     @property
     def failing(self) -> str | None:
         if not self._member.lease.valid():
-            return "lease expired: no answer from the broker"
+            return f"lease expired: {self._member.unavailable or 'not renewed in time'}"
         return self._member.failing or next((server.failing for server in self._servers if server.failing), None)
 
     @property

@@ -32,6 +32,7 @@ _POLL_PATH = "/api/v1/poll/"
 _POLL_S = 2.0  # less than a forwarded request may take
 _RETRY_S = 0.2
 _UNREACHABLE = "no coordinator owns this shard at present; another one takes over within the lease"
+_NO_LEASE = "this coordinator cannot use its broker at present, and has no lease: its log has the reason"
 
 
 def _member(request: Request) -> Member:
@@ -91,11 +92,15 @@ def _forward_new_to(shard_of_name: ShardOf) -> Handler:
     return forward_new
 
 
+def _unreachable(member: Member) -> Response:
+    return error(_UNREACHABLE if member.lease.valid() else _NO_LEASE, 503)
+
+
 async def _forward(member: Member, shard: int, forwarded: ForwardedRequest) -> Response:
     try:
         return await _ask(member, shard, forwarded)
     except Unreachable:
-        return error(_UNREACHABLE, 503)
+        return _unreachable(member)
 
 
 # All shards
@@ -106,7 +111,7 @@ async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]
     try:
         responses = await asyncio.gather(*(_ask(member, shard, forwarded) for shard in range(member.lease.shards)))
     except Unreachable:
-        return error(_UNREACHABLE, 503)
+        return _unreachable(member)
     failed = next((response for response in responses if response.status_code >= 400), None)
     if failed is not None:
         return failed
@@ -156,7 +161,7 @@ async def _watch_counter(request: Request) -> Response:
     try:
         response = await poll(member, name, None)
     except Unreachable:
-        return error(_UNREACHABLE, 503)
+        return _unreachable(member)
     if response.status_code != 200:
         return response
     return event_stream(request, answers_after(member, name, answer_in(response)), threshold)

@@ -1,7 +1,7 @@
 """Computes the plans of coming rounds in a thread of its own, so that no round start waits for a plan."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from countless.core.estimator import RoundContext, Scheme
@@ -9,6 +9,8 @@ from countless.errors import PlanError
 from countless.server.sessions.counter import Counter, PlanKey
 
 log = logging.getLogger("countless.planner")
+
+COUNTERS_PER_SLICE = 1000  # about a millisecond; 20 if many were created since the last call
 
 
 class Planner:
@@ -21,12 +23,16 @@ class Planner:
         self.busy: Future[None] = Future()
         self.busy.set_result(None)
 
-    def maybe_plan(self, counters: Iterable[Counter]) -> None:
-        """`Counter.next_plan` takes time for every site, so it is called only when `plan_version` has changed."""
+    def plan_in_slices(self, counters: Iterable[Counter]) -> Iterator[None]:
+        """`Counter.next_plan` takes time for every site, so it is called only when `plan_version` has changed. Yields
+        between slices, for other work of the loop.
+        """
         if not self.busy.done():
             return
         before, self._wanted = self._wanted, {}
-        for counter in counters:
+        for number, counter in enumerate(list(counters), start=1):
+            if number % COUNTERS_PER_SLICE == 0:
+                yield
             if counter.plan_version == counter.planned_for:
                 continue
             ahead = counter.next_plan()

@@ -266,7 +266,7 @@ class SiteServer:
                 before = int(min(self._readings) - self.settings.remember_for)
                 self._pipeline.pending.prune_tombstones(before)
                 self.tombstones.forget(before)
-        self.planner.maybe_plan(self._registry.trackers.values())
+        yield from self.planner.plan_in_slices(self._registry.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:
         return {"pipeline": self._pipeline.debug_state()}

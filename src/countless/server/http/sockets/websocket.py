@@ -9,6 +9,7 @@ from itertools import islice
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import LimitReached, ProtocolError
+from countless.server.connection import ITEMS_PER_WRITE
 from countless.server.http.access.auth import Access, Grant
 from countless.server.http.access.peers import peer_of
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
@@ -23,7 +24,6 @@ from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_fra
 log = logging.getLogger("countless.websocket")
 
 HELLO_TIMEOUT_S = 10.0
-ITEMS_PER_WRITE = 1000
 MAX_REASON_CHARS = 120  # a WebSocket close frame has room for 123 bytes
 
 
