@@ -82,6 +82,7 @@ def run_audit(claim: PartialDPGuarantee, questions: list[int], plays: int = 2000
     return audit(sampled(opened), claim, (0, 1), 0, 1, asking(questions), plays, SeededRandom(1)).violated
 
 
+@pytest.mark.slow
 def test_audit_passes_true_claims_and_rejects_false_ones() -> None:
     assert not run_audit(PartialDPGuarantee(log(3), 0.0, 1, OPENED), [0, -2])
     assert run_audit(PartialDPGuarantee(log(2), 0.0, 1, OPENED), [0, -2])
@@ -89,6 +90,7 @@ def test_audit_passes_true_claims_and_rejects_false_ones() -> None:
     assert not run_audit(PartialDPGuarantee(2 * log(3), 0.0, 1, OPENED), [0, 0])
 
 
+@pytest.mark.slow
 def test_audit_honours_delta_leaks_and_kappa() -> None:
     assert not run_audit(PartialDPGuarantee(0.0, 0.5), [0])
     assert run_audit(PartialDPGuarantee(0.0, 0.3), [0])
