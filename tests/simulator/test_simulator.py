@@ -35,7 +35,7 @@ from countless.simulator.runs import Run
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
-from support import cluster_mutants, session_mutants
+from support import cluster_mutants, restore_mutants, session_mutants
 
 SEEDS = 100
 SOAK_SEEDS = int(os.environ.get("COUNTLESS_SEEDS", "3000"))
@@ -285,6 +285,10 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 2),
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
     (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
+    (restore_mutants.grants_again_what_was_granted_since_the_copy, "older copies", 0),
+    (restore_mutants.charges_again_what_is_handed_in_again, "older copies", 1),
+    (restore_mutants.begins_a_round_of_a_family_again, "older copies", 20),
+    (restore_mutants.waits_for_windows_that_a_site_has_left, "older copies", 0),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 12),

@@ -30,6 +30,7 @@ from countless.simulator.broker import (
 )
 from countless.simulator.coordinator import Conditions, Endpoint
 from countless.simulator.reader import OnEvent
+from countless.simulator.restore import Knowledge
 from countless.simulator.virtual_loop import InlineExecutor, TakesTurns, new_group
 from countless.wire.frames import decode_down
 from countless.wire.nats_subjects import DataFrame, decode_downlink, shard_of_budget
@@ -169,6 +170,15 @@ class Cluster:
         """Why a coordinator has ended itself."""
         members = (process.member for process in self._members if process.member is not None)
         return next((member.failing for member in members if member.failing), None)
+
+    started, restoring = 0.0, False  # a copy of the broker's streams is not simulated
+
+    def back_up(self) -> None: ...
+
+    async def restore(self, pause: float) -> tuple[Knowledge, Knowledge] | None:
+        return None
+
+    def drop_ended(self) -> None: ...
 
     # Faults
 

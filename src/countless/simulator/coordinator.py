@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from countless.client.transport.base import ConnectionLost, Transport
@@ -17,7 +18,8 @@ from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
 from countless.simulator.network import Link, LinkTransport
 from countless.simulator.reader import OnEvent
-from countless.simulator.stores import Disk, new_store
+from countless.simulator.restore import Knowledge
+from countless.simulator.stores import Disk, Store, new_store
 from countless.simulator.virtual_loop import InlineExecutor
 from countless.wire.frames import DownItem, Hello, decode_up
 from countless.wire.nats_url import Broker
@@ -65,6 +67,22 @@ class Service(Protocol):
 
     def failure(self) -> str | None: ...
 
+    @property
+    def started(self) -> float:
+        """When the present run of a coordinator began."""
+
+    @property
+    def restoring(self) -> bool:
+        """The state is an older copy, and budgets wait for processes that it does not know."""
+
+    def back_up(self) -> None: ...
+
+    async def restore(self, pause: float) -> tuple[Knowledge, Knowledge] | None:
+        """Start again with the last copy; what was known before and what the copy knows. None: nothing was done."""
+
+    def drop_ended(self) -> None:
+        """As an operator does it after a restore: forget the sites for which budgets wait in vain."""
+
     async def fail(self, pause: float) -> None: ...
 
     def turn_clock(self, jump: float) -> None: ...
@@ -102,6 +120,9 @@ class CoordinatorProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._restarts: set[asyncio.Task[None]] = set()
         self._store = new_store(store, self._wall_clock)
+        self._copy: Store | None = None
+        self.started = 0.0
+        self.restoring = False  # the state says that it is a copy
 
     def _wall_clock(self) -> float:
         return self._conditions.true_clock() + self._offset
@@ -109,7 +130,9 @@ class CoordinatorProcess:
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
         self._disk = Disk(self._store, self._rng, self._conditions.disk_is_full)
-        self._server = SiteServer(self._disk, self._conditions.settings, loop.time, self._wall_clock)
+        settings = replace(self._conditions.settings, after_restore=self.restoring)
+        self._server = SiteServer(self._disk, settings, loop.time, self._wall_clock)
+        self.started = loop.time()
         self._server.planner = Planner(InlineExecutor())
         self._tasks = [loop.create_task(self._server.run()), loop.create_task(self._tick())]
         self._up = True
@@ -141,6 +164,27 @@ class CoordinatorProcess:
         else:
             loop = asyncio.get_running_loop()
             self._disk.kill_at_next_save(lambda: self._restarts.add(loop.create_task(self._restart(pause))))
+
+    def back_up(self) -> None:
+        self._copy = self._store.copy()
+
+    async def restore(self, pause: float) -> tuple[Knowledge, Knowledge] | None:
+        if not self._up or self._copy is None:
+            return None
+        before = Knowledge.of(self._server)
+        await self._kill()
+        self._store, self.restoring = self._copy.copy(), True
+        await asyncio.sleep(pause)
+        await self.start()
+        return before, Knowledge.of(self._server)
+
+    def drop_ended(self) -> None:
+        wait = self._server.settings.wait_after_restore
+        if wait is None or asyncio.get_running_loop().time() < self.started + wait:
+            return
+        periods = [each for budget in self._server.budgets.by_name.values() for each in budget.periods.values()]
+        for site in {str(site_id.site) for each in periods for site_id in each.unheard}:
+            self._server.drop_site(site)
 
     async def _restart(self, pause: float) -> None:
         await self._kill()
@@ -216,6 +260,8 @@ class CoordinatorProcess:
         while True:
             await asyncio.sleep(TICK_S)
             self._server.tick()
+            if self.restoring and not self._server.budgets.restoring:
+                self.restoring = False  # as `app.end_of_restore` saves it
 
 
 async def _watch(server: SiteServer, counter: str, on_event: OnEvent) -> None:

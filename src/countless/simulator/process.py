@@ -182,9 +182,9 @@ class SimulatedClient(Client):
     @property
     def family_steps(self) -> dict[tuple[str, SiteId], Steps]:
         """Those that are in force, by family, and by the incarnation that its shard has."""
-        return {(name, self._site_id_of(name)): family._site.steps for name, family in self._families.items()}
+        return {(name, self.site_id_of(name)): family._site.steps for name, family in self._families.items()}
 
-    def _site_id_of(self, family: str) -> SiteId:
+    def site_id_of(self, family: str) -> SiteId:
         return self._loop._session_of(family).site_id if self._loop._sessions else self._site_id
 
     @property
@@ -201,6 +201,15 @@ class SimulatedClient(Client):
     @property
     def open(self) -> bool:
         return not self._closing
+
+    @property
+    def delivered(self) -> bool:
+        return self._thread is not None and self._loop.delivered
+
+    @property
+    def site_ids(self) -> set[SiteId]:
+        """Its incarnations, as the shards know them."""
+        return {session.site_id for session in self._loop._sessions}
 
     @property
     def error(self) -> str | None:

@@ -77,6 +77,10 @@ class Reader:
         """The estimate; of families, whose estimate is the middle of the bounds, the lower bound."""
         return answer.lower if self._of_family else answer.estimate
 
+    def on_restored(self) -> None:
+        """The state is an older copy: totals may have fallen."""
+        self._shown = None
+
     def trouble(self) -> str | None:
         """When the world is quiet: it has not been shown the present answer."""
         for server in self._service.servers():

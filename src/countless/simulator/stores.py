@@ -6,6 +6,7 @@ again. `broker.py` is the disk of several coordinators.
 """
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
@@ -26,7 +27,21 @@ from countless.server.storage.sqlite_store import SqliteStore
 _STEPS_OF_A_SAVE = 400  # of SQLite's virtual machine: some saves have fewer
 
 
+class CopiedMemoryStore(MemoryStore):
+    def copy(self) -> "CopiedMemoryStore":
+        copied = CopiedMemoryStore(self._wall_clock)
+        state = {name: value for name, value in vars(self).items() if name not in ("_lock", "_wall_clock")}
+        vars(copied).update(deepcopy(state))
+        return copied
+
+
 class TearingSqliteStore(SqliteStore):
+    def copy(self) -> "TearingSqliteStore":
+        """As `countless backup` makes it, and `countless restore`; `tests/server/storage/test_backup.py` has files."""
+        copied = TearingSqliteStore(None, self._wall_clock)
+        self._db.backup(copied._db)
+        return copied
+
     def save_in_part(self, changes: Changes, steps: int) -> None:
         """SQLite is interrupted after so many steps, unless it is done before."""
         left = [1]
@@ -37,11 +52,11 @@ class TearingSqliteStore(SqliteStore):
             self._db.set_progress_handler(None, 0)
 
 
-Store = MemoryStore | TearingSqliteStore
+Store = CopiedMemoryStore | TearingSqliteStore
 
 
 def new_store(kind: str, wall_clock: Callable[[], float]) -> Store:
-    return MemoryStore(wall_clock) if kind == "memory" else TearingSqliteStore(None, wall_clock)
+    return CopiedMemoryStore(wall_clock) if kind == "memory" else TearingSqliteStore(None, wall_clock)
 
 
 class Disk:

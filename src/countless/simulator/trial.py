@@ -60,6 +60,17 @@ PROFILES = {
         pauses=(0.05, 0.5, 3.0, 10.0),
         store="cluster",
     ),
+    "older copies": Profile(
+        ("hits",),
+        windows=("clicks",),
+        budgets=tuple(BUDGETS),
+        families=("pages",),
+        pauses=(0.05, 0.5, 5.0, 30.0),
+        close=2.0,
+        start=4.0,
+        back_up=6.0,
+        restore=4.0,
+    ),
     "small frames": Profile(MANY, frame_bytes=2048, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),
     "windows of families": Profile(

@@ -55,6 +55,12 @@ class Truth:
         for name, n in counts.items():
             (self.may_be_lost if isinstance(name, str) else self.labels_maybe_lost).update({name: n})  # type: ignore[dict-item]
 
+    def on_restored(self, lost: Counter[str | Label]) -> None:
+        """The state is an older copy, which knows less."""
+        self.add_lost(lost)
+        self._published.clear()
+        self._published_labels.clear()
+
     # Always
 
     def check(self, servers: list[SiteServer]) -> None:

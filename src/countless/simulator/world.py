@@ -56,6 +56,8 @@ class Profile:
     kill_coordinator: float = 2.0
     fill_disk: float = 1.0
     clock: float = 4.0
+    back_up: float = 0.0
+    restore: float = 0.0
     count: float = 40.0
     spend: float = 30.0
 
@@ -100,7 +102,6 @@ class World:
             scheme=scheme,
             alpha=0.2,
             delta=1e-9,
-            restore_wait=1.0,
             nats_shards=SHARDS,
             nats_lease=LEASE_S,
         )
@@ -161,6 +162,7 @@ class World:
 
     async def act(self) -> None:
         profile = self.profile
+        faults = 0.0 if self.service.restoring else 1.0  # processes that run connect before the restore is over
         actions: list[tuple[float, Callable[[], None]]] = [
             (profile.count, self._count),
             (profile.spend if profile.budgets else 0.0, self._spend),
@@ -168,26 +170,32 @@ class World:
             (profile.kill, self._kill),
             (profile.kill_at_a_store if self._directory else 0.0, self._kill_at_a_store),
             (profile.close, self._close),
-            (profile.cut, self._cut),
-            (profile.break_link, self._break_link),
-            (profile.clock, self._turn_clock),
-            (profile.fill_disk, self._fill_disk),
+            (faults * profile.cut, self._cut),
+            (faults * profile.break_link, self._break_link),
+            (faults * profile.clock, self._turn_clock),
+            (faults * profile.fill_disk, self._fill_disk),
+            (profile.back_up, self._back_up),
         ]
-        point = self._rng.random() * (sum(weight for weight, _ in actions) + self._coordinator_faults)
+        last = profile.restore + self._coordinator_faults
+        point = self._rng.random() * (sum(weight for weight, _ in actions) + last)
         for weight, action in actions:
             if point < weight:
                 action()
                 break
             point -= weight
         else:
-            await self.service.fail(self._choose(profile.pauses))
+            if point < profile.restore:
+                await self._restore()
+            else:
+                await self.service.fail(self._choose(profile.pauses))
         await asyncio.sleep(self._choose(profile.pauses))
         self.check()
 
     def check(self) -> None:
         self.truth.check(self.service.servers())
-        self._spending.check(self.service.servers())
-        check_steps(self.service.servers(), self.processes)
+        self._spending.check(self.service, self.processes)
+        if not self.service.restoring:
+            check_steps(self.service.servers(), self.processes)
         failure = self.service.failure()
         if failure is not None:
             raise InvariantBroken(failure)
@@ -340,6 +348,23 @@ class World:
     def _fill_disk(self) -> None:
         self.disk_is_full = not self.disk_is_full
 
+    def _back_up(self) -> None:
+        self.service.back_up()
+        if not self.service.restoring:  # otherwise it may know no more than the copy before it
+            self._spending.on_back_up()
+
+    async def _restore(self) -> None:
+        """The coordinator's state is replaced by the last copy. From then on the network works, until that is over."""
+        self.disk_is_full = False
+        for process in self.processes:
+            process.cut_until = 0.0
+        running = [process.client.site_id_of("") for process in self.processes]
+        restored = await self.service.restore(self._choose(self.profile.pauses))
+        if restored is not None:
+            before, copy = restored
+            self.truth.on_restored(before.lost_with(copy, running))
+            self._reader.on_restored()
+
     # The end
 
     async def heal(self) -> None:
@@ -367,13 +392,14 @@ class World:
 
     async def settle(self) -> None:
         """Wait until the world is quiet; an error if it is not after a long time."""
-        for _ in range(int(_MAX_UNREST_S / _LOOK_S)):
+        unrest = _MAX_UNREST_S * (2 if self.service.restoring else 1)
+        for _ in range(int(unrest / _LOOK_S)):
             await asyncio.sleep(_LOOK_S)
             self.check()
             trouble = self._trouble()
             if trouble is None:
                 return
-        raise InvariantBroken(f"not quiet {_MAX_UNREST_S:.0f} s after everything was healed: {trouble}")
+        raise InvariantBroken(f"not quiet {unrest:.0f} s after everything was healed: {trouble}")
 
     def _trouble(self) -> str | None:
         trouble = self.service.trouble()
@@ -384,8 +410,11 @@ class World:
                 return f"a process of {process.site} is not connected: {process.client.error}"
             if process.recoveries or process.retrying:
                 return f"a process of {process.site} delivers what others have left: {[*process.recoveries]}"
+        if self.service.restoring:
+            self.service.drop_ended()
+            return "budgets wait after a restore"
         for server in self.service.servers():
-            silent = [session.site_id for session in server.sessions if session.unreachable]
+            silent = [each.site_id for each in server.sessions if each.unreachable or each.connection is None]
             if silent:
                 return f"{silent} cannot be reached"
             try:
@@ -401,7 +430,9 @@ class World:
         for _ in range(int(_MAX_UNREST_S / _LOOK_S)):
             await asyncio.sleep(_LOOK_S)
             done = all(process.client.done for process in self.processes)
-            trouble = self.service.trouble() or self._reader.trouble() if done else "not all is delivered"
+            trouble: str | None = "not all is delivered"
+            if done:
+                trouble = self.service.trouble() or self._still_member() or self._reader.trouble()
             if trouble is None:
                 break
         else:
@@ -411,3 +442,14 @@ class World:
             kept.events.update(process.client.counts)
             kept.labels.update({label: n for label, n in process.client.labels.items() if parse_window(label[0])})
         return kept
+
+    def _still_member(self) -> str | None:
+        """Of a counter or window, although its client is closed and all is delivered."""
+        closed = {
+            site_id for process in self.processes if process.client.delivered for site_id in process.client.site_ids
+        }
+        sessions = (session for server in self.service.servers() for session in server.sessions)
+        found = {
+            each.site_id: sorted(each.memberships) for each in sessions if each.site_id in closed and each.memberships
+        }
+        return f"clients are closed, and still members: {found}" if found else None

@@ -232,6 +232,17 @@ def test_coordinator_that_lost_its_state_gets_the_finished_window_again(stream: 
     assert (items[0], items[-1]) == (Join(THIS, 0, 5), Leave(THIS, 0, 5))
 
 
+def test_announced_window_that_has_to_join_again_does_so_and_leaves(stream: WindowsSession) -> None:
+    """An older copy of the coordinator's state has it as a member: it would stay open."""
+    finish(stream)
+    stream.receive(LeaveAck(THIS))
+    stream.sent()
+    stream.receive(Rejoin(NEXT, keep_count=True))
+    assert stream.sent() == [Join(NEXT, 0, 0)]
+    stream.session.leave()
+    assert Leave(NEXT, 0, 0) in stream.sent()
+
+
 def sent_of(stream: WindowsSession, *names: str) -> list[UpItem]:
     return [item for item in stream.sent() if isinstance(item, Join | Leave) and item.counter in names]
 

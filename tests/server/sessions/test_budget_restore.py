@@ -107,6 +107,14 @@ async def test_what_is_handed_in_by_an_incarnation_that_the_copy_does_not_know_i
         assert state(harness) == (BudgetState.OPEN, 96)
 
 
+async def test_what_is_handed_in_again_before_it_is_acknowledged_is_charged_once() -> None:
+    leave = BudgetLeave(TOKENS, 7, 30)
+    async with site_server(await copy_with(100), **RESTORED) as harness:
+        assert await Site(harness, "web", 8).send(leave, leave) == 2 * [BudgetLeaveAck(TOKENS, 7)]
+        await harness.advance(41)
+        assert state(harness) == (BudgetState.OPEN, 30)
+
+
 async def test_period_that_the_copy_has_not_opened_is_restored_too() -> None:
     store, hour = await copy_with(100, per="hour"), Calendar("hour").period_at(START_S)
     async with site_server(store, wall_clock=lambda: START_S, **RESTORED) as harness:

@@ -14,15 +14,13 @@ from countless.wire.windows import parse_window
 class CounterState(Protocol):
     """A counter of this incarnation: a `LocalCounter`, or what a process that ended has left of one."""
 
+    announced: bool  # the coordinator may know it although it has counted nothing
+
     @property
     def open(self) -> bool: ...
 
     @property
     def count(self) -> int: ...
-
-    @property
-    def announced(self) -> bool:
-        """The coordinator may know it although it has counted nothing."""
 
     @property
     def inherited(self) -> bool:
@@ -199,7 +197,9 @@ class SessionCounters:
         name, counter = rejoin.counter, self._counters.get(rejoin.counter)
         if counter is None:
             return
+        announced = counter.announced
         counter.reset(site_id, 0 if rejoin.keep_count else None)
+        counter.announced = announced and rejoin.keep_count  # then it is a member, and has to leave
         self._joined.discard(name)
         if not rejoin.keep_count:
             self._sent.pop(name, None)

@@ -330,8 +330,11 @@ class Budgets:
             self._open(self.by_name[leave.budget.name], leave.budget.period)
             found = self._find(leave.budget)
         known = None if found is None else found[1].saved_site(site_id)
-        if found is not None and (known is not None or found[1].restoring):
+        believed = found is not None and found[1].restoring and not self._restore.was_handed_in(leave.budget, site_id)
+        if found is not None and (known is not None or believed):
             budget, coordinator = found
+            if coordinator.restoring:
+                self._restore.note_handed_in(leave.budget, site_id)
             overdrawn = budget.rule.on_unreachable == OVERDRAFT or coordinator.restoring
             if known is not None and leave.spent > known.limit and not overdrawn:
                 raise ProtocolError(f"{site_id} spent {leave.spent} of {leave.budget}; its limit is {known.limit}")

@@ -15,12 +15,15 @@ import logging
 from collections.abc import Callable, Iterable
 
 from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.messages import SiteId
 
 log = logging.getLogger("countless.budgets")
 
 REMINDER_S = 60.0
 MAX_NAMED = 10  # sites in one line of the log
+MAX_HANDED_IN = 100_000  # remembered until the restore is over
 
 
 class BudgetRestore:
@@ -32,6 +35,7 @@ class BudgetRestore:
         self._started = clock()
         self._until = self._started + (seconds or 0.0)
         self._remind_at = self._until
+        self._handed_in: set[tuple[BudgetId, SiteId]] = set()
         if self.active:
             log.warning("after a restore: no budget grants anything for %.0f s, so that all sites connect", seconds)
 
@@ -39,6 +43,16 @@ class BudgetRestore:
     def waiting(self) -> bool:
         """Whether sites that the copy does not know may still connect. A period that is opened now is restored, too."""
         return self.active and self._clock() < self._until
+
+    def note_handed_in(self, budget: BudgetId, site_id: SiteId) -> None:
+        """What an incarnation hands in that is no holder is believed once: it may be sent again before it is
+        acknowledged. Beyond a limit, and if the coordinator is restarted in between, it is charged again.
+        """
+        if len(self._handed_in) < MAX_HANDED_IN:
+            self._handed_in.add((budget, site_id))
+
+    def was_handed_in(self, budget: BudgetId, site_id: SiteId) -> bool:
+        return (budget, site_id) in self._handed_in
 
     def is_over(self, coordinator: BudgetCoordinator, rule: BudgetRule) -> bool:
         returned = rule.rolling is not None and self._clock() >= self._started + rule.lease + rule.rolling
@@ -51,6 +65,7 @@ class BudgetRestore:
         unheard = {str(site_id.site): each.budget.name for each in restoring for site_id in each.unheard}
         if not unheard:
             self.active = False
+            self._handed_in.clear()
             log.warning("the restore is over, and budgets grant units again (--after-restore is not needed any more)")
         elif self._clock() >= self._remind_at:
             self._remind_at = self._clock() + REMINDER_S
