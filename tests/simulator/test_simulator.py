@@ -269,7 +269,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (session_mutants.does_not_see_that_the_last_forgotten_incarnation_has_expired, "wrong clocks", 0),
     (session_mutants.sends_everything_again_when_it_has_expired, "wrong clocks", 0),
     (session_mutants.ends_the_new_connection_with_the_old_one, "counters", 1),
-    (session_mutants.accepts_frames_of_a_replaced_connection, "families", 66),
+    (session_mutants.accepts_frames_of_a_replaced_connection, "families", 50),
     (session_mutants.counts_units_again_that_are_handed_in_again, "everything", 1),
     (session_mutants.holds_units_that_are_not_in_the_file, "everything", 22),
     (counts_in_finished_windows, "windows", 2),
@@ -291,8 +291,8 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (restore_mutants.waits_for_windows_that_a_site_has_left, "older copies", 0),
 ]
 CLUSTER_MUTANTS: list[Any] = [
-    (cluster_mutants.appends_without_fencing, "dying coordinator", 12),
-    (cluster_mutants.takes_over_after_one_read, "take-overs", 22),
+    (cluster_mutants.appends_without_fencing, "dying coordinator", 138),
+    (cluster_mutants.takes_over_after_one_read, "take-overs", 107),
     (cluster_mutants.answers_without_a_lease, "take-overs", 9),
     (cluster_mutants.forgets_other_shards_when_one_has_retired_the_process, "take-overs", 1),
     (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 10),
