@@ -295,7 +295,7 @@ CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.takes_over_after_one_read, "take-overs", 107),
     (cluster_mutants.answers_without_a_lease, "take-overs", 9),
     (cluster_mutants.forgets_other_shards_when_one_has_retired_the_process, "take-overs", 1),
-    (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 10),
+    (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 71),
     pytest.param(cluster_mutants.joins_parts_of_two_records, "small frames", 1, marks=pytest.mark.soak),
 ]
 
