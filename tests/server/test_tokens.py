@@ -104,6 +104,16 @@ def test_expiry_and_uses_only_move_one_way(store: SqliteStore) -> None:
     store.close()
 
 
+def test_last_use_by_a_clock_that_was_ahead_is_replaced_by_the_next() -> None:
+    now = 1000.0
+    store = SqliteStore(None, lambda: now)
+    store.add_token(Token(b"d", "read", None, "", 5))
+    for now, last_used in ((9000.0, 9000), (1010.0, 1010), (1020.0, 1020)):
+        store.note_uses({b"d": int(now)})
+        assert store.tokens()[0].last_used == last_used
+    store.close()
+
+
 def test_restored_copy_gets_the_tokens_that_the_former_state_had(tmp_path: Path) -> None:
     """Also one that the operator's file has; if the copy does not know that, the file gets a new one."""
     state, copy = tmp_path / "state", tmp_path / "copy"

@@ -340,9 +340,13 @@ class SqliteStore:
             self._db.execute(statement, (second, digest))
 
     def note_uses(self, uses: Mapping[bytes, int]) -> None:
-        statement = "UPDATE tokens SET last_used = max(ifnull(last_used, ?1), ?1) WHERE digest = ?2"
+        """The last use of each, but for one of the future: the clock was ahead then."""
+        statement = """
+        UPDATE tokens SET last_used = max(iif(ifnull(last_used, ?3 + 1) > ?3, ?1, last_used), ?1) WHERE digest = ?2
+        """
+        now = int(self._wall_clock())
         with self._transaction():
-            self._db.executemany(statement, [(second, digest) for digest, second in uses.items()])
+            self._db.executemany(statement, [(second, digest, now) for digest, second in uses.items()])
 
 
 def _as_text(fields: CounterFields) -> tuple[int, str, str]:
