@@ -17,8 +17,9 @@ from countless.client.session.counters import CounterState, SessionCounters
 from countless.client.session.families import SessionFamilies
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
-from countless.core.family.coordinator import FamilyCoordinator, PersistentState
+from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import Steps
+from countless.core.family.state import PersistentState
 from countless.core.messages import SiteId
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvariantBroken, ProtocolError

@@ -11,9 +11,9 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
-from countless.core.family.coordinator import SavedMember
 from countless.core.family.messages import Steps
 from countless.core.family.rule import FamilyRule
+from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.server.cluster.records import Body, decode_body, from_saved, split, to_saved

@@ -9,7 +9,7 @@ Steps are lowered when sites join beyond the slots of a round. Higher steps are 
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from countless.core.answer import STATE_TABLE, State
 from countless.core.family.answer import LabelCount, Top, interval, top_of
@@ -24,6 +24,7 @@ from countless.core.family.messages import (
     Sync,
     UpMessage,
 )
+from countless.core.family.state import DebugState, Member, PersistentState, SavedMember
 from countless.core.messages import SiteId, SiteName
 from countless.core.restored_rounds import require_restored_round
 from countless.errors import InvariantBroken, ProtocolError
@@ -37,48 +38,6 @@ class StepRule(Protocol):
 
     def raise_at(self, steps: Steps, sites: int) -> int:
         """The known total at which the next round starts."""
-
-
-class Member:
-    """One incarnation of a site."""
-
-    __slots__ = ("counts", "exact", "reported", "round", "steps", "total")
-
-    def __init__(self, total: int = 0, counts: Mapping[str, int] | None = None) -> None:
-        self.steps = Steps()  # the highest that may be in force
-        self.total = total
-        self.round, self.exact = 0, 0  # of a lattice only: the round of `total`, which is an estimate; the exact one
-        self.counts = dict(counts or {})
-        self.reported = sum(self.counts.values())
-
-
-class SavedMember(NamedTuple):
-    steps: Steps
-    total: int
-    counts: Mapping[str, int]
-
-
-class PersistentState(NamedTuple):
-    """All that must survive a restart. The owner saves it before it sends what an input returned."""
-
-    round: int
-    steps: Steps
-    slots: int
-    total: int
-    counts: Mapping[str, int]
-    members: Mapping[SiteId, SavedMember]
-    departed: tuple[SiteId, ...]
-    lost: int
-
-
-class DebugState(NamedTuple):
-    members: dict[SiteId, Steps]  # the highest steps that may be in force
-    departed: tuple[SiteId, ...]
-    awaiting: tuple[SiteId, ...]
-    untold: tuple[SiteId, ...]
-    unreachable: tuple[SiteId, ...]
-    slots: int
-    raise_at: int
 
 
 class FamilyCoordinator:

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from math import ceil, floor, inf, isqrt, log, sqrt
 
 from countless.core.family.answer import LabelCount
-from countless.core.family.coordinator import MAX_LABELS, FamilyCoordinator, Member
+from countless.core.family.coordinator import MAX_LABELS, FamilyCoordinator
 from countless.core.family.messages import Outbox, Report, Steps, Sync, UpMessage
 from countless.core.family.site import LABEL_CAP, FamilySite
+from countless.core.family.state import Member
 from countless.core.family.steps import require_epsilon
 from countless.core.messages import SiteId
 from countless.core.parameters import require_probability

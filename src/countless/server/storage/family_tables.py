@@ -9,9 +9,9 @@ from sys import intern
 
 import msgspec
 
-from countless.core.family.coordinator import SavedMember
 from countless.core.family.messages import Steps
 from countless.core.family.rule import FamilyRule
+from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.server.storage.base import (

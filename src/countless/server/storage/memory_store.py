@@ -7,7 +7,7 @@ from time import time
 
 from countless.core.budget.messages import BudgetId
 from countless.core.coordinator import PersistentState
-from countless.core.family.coordinator import SavedMember
+from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.server.storage.base import (
     Changes,
