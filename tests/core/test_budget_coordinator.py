@@ -270,3 +270,16 @@ def test_budget_is_open_while_sites_may_return_what_they_have() -> None:
     coordinator.receive(X, ask(1, 10))
     coordinator.receive(Y, ask(1, 1))
     assert (coordinator.recalling, coordinator.usage.state) == (True, BudgetState.OPEN)
+
+
+def test_answer_is_awaited_from_a_site_that_is_recalled_until_it_answers_or_is_unreachable() -> None:
+    coordinator = BudgetCoordinator(B, 10)
+    for site_id in (X, Y):
+        coordinator.receive(site_id, ask(1, 5))
+    coordinator.recover()
+    assert [coordinator.awaited_round(each) for each in (X, Y, Z)] == [1, 1, None]
+    coordinator.receive(X, ask(2, limit=5))  # before it has received the recall
+    assert coordinator.awaited_round(X) == 1
+    coordinator.receive(X, ask(3, number=1))
+    coordinator.mark_unreachable(Y)
+    assert [coordinator.awaited_round(each) for each in (X, Y)] == [None, None]

@@ -214,3 +214,18 @@ def test_synchronisation_costs_at_most_two_messages_per_site() -> None:
 
 def test_repr_of_a_coordinator_shows_the_answer() -> None:
     assert repr(coordinator(Exact(), A)).startswith("<Coordinator of 'hits': 0 (from 0 to 0; exact, exact")
+
+
+def test_snapshot_is_awaited_since_the_first_round_that_was_not_answered() -> None:
+    made = in_round_two()
+    made.recover()  # another round, before the snapshots of this one
+    assert [made.awaited_round(site_id) for site_id in (A, D)] == [2, None]
+    made.receive(A, snapshot(70, round=2))  # of a round that is over
+    assert made.awaited_round(A) == 2
+    made.receive(A, snapshot(70, round=3))
+    assert [made.awaited_round(site_id) for site_id in (A, B)] == [None, 2]
+    made.recover()
+    assert [made.awaited_round(site_id) for site_id in (A, B)] == [4, 2]
+    made.mark_unreachable(A)
+    made.leave(B, snapshot(30, round=1))
+    assert [made.awaited_round(site_id) for site_id in (A, B)] == [None, None]

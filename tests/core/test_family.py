@@ -273,3 +273,17 @@ def test_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
 def test_many_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
     for seed in range(30, 1000):
         walk(FAULTY[name], seed)
+
+
+def test_sync_is_awaited_since_the_first_round_that_was_not_answered_also_if_the_site_joins_again() -> None:
+    tracked = coordinator(A)
+    tracked.receive(A, Report("f", 0, (("x", 1_000),), 1_000))
+    tracked.join(B, Sync("f", 0, Steps(), 0, 0))
+    before = tracked.round
+    assert (tracked.awaited_round(A), tracked.awaited_round(B)) == (before, None)
+    tracked.set_rule(CertainSteps(0.01))
+    assert (tracked.round, tracked.awaited_round(A)) == (before + 1, before)
+    tracked.join(A, Sync("f", 1, tracked.debug_state().members[A], 1_000, 1_000))
+    assert tracked.awaited_round(A) == before
+    tracked.receive(A, Sync("f", tracked.round, tracked.steps, 1_000, 1_000))
+    assert tracked.awaited_round(A) is None

@@ -152,6 +152,11 @@ class Coordinator:
         """The largest count received from a site: for owners that save one site at a time, not all of `saved_state`."""
         return self._ledger[site_id].reported
 
+    def awaited_round(self, site_id: SiteId) -> int | None:
+        """The first round that a site was asked for a snapshot and has sent none since; None: none is awaited of it."""
+        entry = self._ledger.get(site_id)
+        return None if entry is None or entry.round_state is not AWAITING_SNAPSHOT else entry.asked_in
+
     def trigger_of(self, site_id: SiteId) -> Trigger:
         """The trigger of a site in the present round."""
         return self._rounds.setup.estimator.trigger(self._ledger[site_id].slot)

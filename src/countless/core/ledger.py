@@ -28,6 +28,7 @@ class Entry:
     """One incarnation of one site."""
 
     __slots__ = (
+        "asked_in",
         "crossings",
         "exact_below",
         "presence",
@@ -44,6 +45,7 @@ class Entry:
         self.round_start = count  # the count at which it adopted the trigger of this round
         self.crossings = 0  # points of its trigger passed in this round
         self.exact_below: float = 0  # if it was not sent its trigger: below this count, the one in force reports all
+        self.asked_in = 0  # while its snapshot is awaited: the first round that it was asked in
         self.slot = slot  # its index in the estimator of this round
         self.round_state = round_state
         self.presence: Presence = REACHABLE

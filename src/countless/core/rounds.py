@@ -163,6 +163,8 @@ class Rounds:
             elif entry.presence is UNREACHABLE:
                 entry.apply(STARTED_UNREACHABLE)
             else:
+                if entry.round_state is not AWAITING_SNAPSHOT:
+                    entry.asked_in = self.number
                 entry.apply(STARTED_REACHABLE)
                 outbox.append(self._request_snapshot(slot, entry))
             entry.slot, entry.round_start, entry.crossings = slot, entry.reported, 0

@@ -74,7 +74,7 @@ class FamilyCoordinator:
         self._held_back = Steps(0, 0)  # the sums of `steps - 1`: what sites may not have reported
         self._departed: dict[SiteId, None] = {}
         self._unreachable: dict[SiteId, None] = {}
-        self._awaiting: dict[SiteId, None] = {}  # sites whose Sync is awaited
+        self._awaiting: dict[SiteId, int] = {}  # sites whose Sync is awaited, with the first round that awaits it
         self._untold: dict[SiteId, None] = {}  # sites that were not sent the steps of this round
         if saved_state is not None:
             self._load(saved_state)
@@ -144,6 +144,10 @@ class FamilyCoordinator:
     def members(self) -> Iterator[tuple[SiteId, SavedMember]]:
         return ((site_id, SavedMember(each.steps, each.total, each.counts)) for site_id, each in self._members.items())
 
+    def awaited_round(self, site_id: SiteId) -> int | None:
+        """The first round since which a Sync of a site is awaited; None: none is."""
+        return self._awaiting.get(site_id)
+
     @property
     def slots(self) -> int:
         return self._slots
@@ -163,7 +167,7 @@ class FamilyCoordinator:
         for site_id, each in members.items():
             self._members[site_id] = member = Member(each.total, each.counts)
             self._set_steps(member, each.steps)
-            self._awaiting[site_id] = None
+            self._awaiting[site_id] = self.round
 
     def debug_state(self) -> DebugState:
         """A copy of what the answers do not show, for tests."""
@@ -210,8 +214,11 @@ class FamilyCoordinator:
         if is_new and len(self._members) > self._slots:
             self._make_room()
         self._untold[site_id] = None  # what was sent on the old connection may be lost
-        self._awaiting.pop(site_id, None)
-        return self._receive(site_id, member, sync)
+        awaited_round = self._awaiting.pop(site_id, None)
+        outbox = self._receive(site_id, member, sync)
+        if awaited_round is not None and site_id in self._awaiting:
+            self._awaiting[site_id] = awaited_round
+        return outbox
 
     def is_foreign(self, sync: Sync) -> bool:
         """Whether the round is not one of this coordinator: its state was restored from an older copy. A round of the
@@ -336,7 +343,8 @@ class FamilyCoordinator:
             for each in self._untold
             if each in self._awaiting or self._members[each].steps.at_least(self.steps) != self.steps
         ]
-        self._awaiting.update(dict.fromkeys(asked))
+        for each in asked:
+            self._awaiting.setdefault(each, self.round)
         if self._awaiting:
             return [self._tell(site_id, confirm=True) for site_id in asked]
         return [self._tell(site_id) for site_id in list(self._untold) if self._may_tell()]

@@ -73,6 +73,7 @@ class CounterMessages:
             session.reject(name, self._max_ignored)
             return self._pipeline.send(connection, CounterRejected(name, str(error)))
         session.stop_ignoring(name)
+        session.owed.note_progress()
         if session.join(intern(name), site_id):  # one string for all sessions
             self._tombstones.add(session.peer, session.site_id, [group_of(name) or name])
         counter.traffic.add_up(size)

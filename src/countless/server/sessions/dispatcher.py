@@ -1,7 +1,5 @@
 """Passes the messages that the core returns on to the connections of their sites, by way of the commit pipeline."""
 
-from collections.abc import Callable
-
 from countless.core.messages import DownMessage, Outbox, StartRound
 from countless.core.triggers import GeometricGrowth
 from countless.server.sessions.counter import Counter
@@ -12,10 +10,9 @@ from countless.wire.frames import OLDEST_VERSION
 
 
 class Dispatcher:
-    def __init__(self, sessions: SessionTable, pipeline: CommitPipeline, clock: Callable[[], float]) -> None:
+    def __init__(self, sessions: SessionTable, pipeline: CommitPipeline) -> None:
         self._sessions = sessions
         self._pipeline = pipeline
-        self._clock = clock
 
     def dispatch(self, counter: Counter, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
@@ -23,11 +20,13 @@ class Dispatcher:
         for site_id, message in outbox:
             name, client_id = client_key(counter.name, site_id)
             session = self._sessions.get(client_id)
-            if session is None or session.connection is None or name in session.ignored:
+            if session is None:
+                continue
+            if isinstance(message, StartRound):
+                session.owed.ask(name)
+            if session.connection is None or name in session.ignored:
                 continue
             counter.traffic.down += 1
-            if isinstance(message, StartRound) and session.awaiting_since is None:
-                session.awaiting_since = self._clock()
             if session.version == OLDEST_VERSION:
                 message = _for_oldest_version(message)
             self._pipeline.send(session.connection, message if name == counter.name else message._replace(counter=name))

@@ -11,9 +11,13 @@ An unreachable session degrades the answers of its counters. A retired one does 
 the totals for good, and a tombstone with them is saved, so that the process is not counted twice if it comes back.
 """
 
+import logging
+from collections import Counter as Tally
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 
+from countless.core.budget.messages import BudgetId
 from countless.core.messages import Snapshot
 from countless.server.connection import Connection
 from countless.server.sessions.budgets.budgets import Budgets
@@ -21,11 +25,14 @@ from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families.families import Families
 from countless.server.sessions.membership import Membership
+from countless.server.sessions.owed import FamilyKey, Owed, Request
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, SessionTable, group_of
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
+
+log = logging.getLogger("countless.sessions")
 
 CROWDED = 0.95  # of max_sites or max_memberships: see `_is_abandoned`
 ABANDONED_S = 60.0  # processes connect again within half a minute after a restart
@@ -45,6 +52,7 @@ class SessionLifecycle:
         tombstones: TombstoneShares,
         settings: Settings,
         clock: Callable[[], float],
+        dropped: Tally[str],
     ) -> None:
         self._sessions = sessions
         self._registry = registry
@@ -54,8 +62,11 @@ class SessionLifecycle:
         self._dispatcher = dispatcher
         self._pipeline = pipeline
         self._tombstones = tombstones
+        self._dropped = dropped
         self._settings = settings
         self._clock = clock
+        self._last_tick = clock()
+        self._answer_time = 0.0  # seconds in which requests were sent soon after they were made
 
     def disconnect(self, session: Session, connection: Connection) -> None:
         """The session may continue on another connection; without memberships there is nothing to continue."""
@@ -64,7 +75,8 @@ class SessionLifecycle:
             return
         if not session.unreachable:
             session.last_seen = self._clock()
-        session.connection = session.awaiting_since = None
+        session.connection = None
+        session.owed.note_progress()
         session.end_connection()
         self._families.end_connection(session)
         if not session.is_member:
@@ -73,12 +85,17 @@ class SessionLifecycle:
     def expire_in_slices(self) -> Iterator[None]:
         """Mark sessions that timed out, and retire those that will not come back. Yields between slices."""
         now, silent_after, forget_after = self._clock(), self._settings.silent_after, self._settings.forget_after
+        if self._pipeline.health.lag_s <= silent_after / 4:  # otherwise sites wait for requests that wait for the disk
+            self._answer_time += now - self._last_tick
+        self._last_tick = now
         for number, session in enumerate(self._sessions, start=1):
             if number % SESSIONS_PER_SLICE == 0:
                 yield
             self._families.lift_limit(session)
             if not session.unreachable and session.timed_out(now, silent_after):
-                self._mark_unreachable(session)
+                self._mark_unreachable(session, "timed out: no heartbeat")
+            elif not session.unreachable and session.owed and self._is_late(session):
+                self._mark_unreachable(session, "timed out: no answer to a request of the coordinator")
             if session.unreachable and session.is_member:
                 expired = 0 < forget_after < now - session.last_seen
                 if expired or self._is_abandoned(session, now) or self._sessions.has_successor(session):
@@ -94,10 +111,28 @@ class SessionLifecycle:
         crowded = len(sessions) > CROWDED * self._settings.max_sites or joined.total > CROWDED * joined.limit
         return crowded and session.connections == 0 and now - session.last_seen > ABANDONED_S
 
-    def _mark_unreachable(self, session: Session) -> None:
-        session.unreachable, session.free_at = True, 0.0
+    def _is_late(self, session: Session) -> bool:
+        awaited_round = partial(self._awaited_round, session)
+        if not session.owed.is_late(self._answer_time, self._settings.silent_after, awaited_round):
+            return False
+        self._dropped["no answer"] += 1
+        log.warning("site %r timed out: no answer for %r", session.site_id.site, session.owed.oldest)
+        return True
+
+    def _awaited_round(self, session: Session, request: Request) -> int | None:
+        if isinstance(request, BudgetId):
+            return self._budgets.awaited_round(session.site_id, request)
+        if isinstance(request, FamilyKey):
+            return self._families.awaited_round(session.site_id, request.name)
+        if request not in session.memberships:
+            return None
+        counter, site_id = self._membership.lookup(session, request)
+        return counter.coordinator.awaited_round(site_id)
+
+    def _mark_unreachable(self, session: Session, reason: str) -> None:
+        session.unreachable, session.free_at, session.owed = True, 0.0, Owed()
         if session.connection is not None:
-            session.connection.close(1001, "timed out: no heartbeat and no answer")
+            session.connection.close(1001, reason)
             self.disconnect(session, session.connection)
         for _, counter, site_id in self._membership.of(session):
             self._dispatcher.dispatch(counter, counter.coordinator.mark_unreachable(site_id))

@@ -14,6 +14,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import Connection
+from countless.server.sessions.owed import Owed
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
 from countless.wire.frames import VERSION
 from countless.wire.windows import parse_window
@@ -51,9 +52,9 @@ class Session:
     """One incarnation of one site. It exists while it is connected, or `is_member`."""
 
     __slots__ = (
-        "_open_windows", "_used", "asked", "awaiting_since", "budgets", "connection",
+        "_open_windows", "_used", "asked", "budgets", "connection",
         "connections", "families", "free_at", "ignored", "labels", "labels_limited", "last_seen", "left",
-        "memberships", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
+        "memberships", "owed", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float, used: Used) -> None:
@@ -76,7 +77,7 @@ class Session:
         self.labels: dict[str, list[str]] = {}  # of families that it has joined on this connection, by number
         self.labels_limited = False  # it was told on this connection to count no new labels by name
         self.last_seen = now
-        self.awaiting_since: float | None = None  # when the oldest unanswered StartRound was sent
+        self.owed = Owed()
         self.unreachable = False
         self.free_at = 0.0  # while it is unreachable: when to look for units of rolling budgets that are free again
 
@@ -194,11 +195,9 @@ class Session:
         return "silent" if self.unreachable else "connected" if self.connection else "away"
 
     def timed_out(self, now: float, silent_after: float) -> bool:
-        """A session without a connection, or that owes a snapshot, has `silent_after`; an idle one until a heartbeat is
-        late by twice that.
+        """A session without a connection has `silent_after`; one that has to answer nothing until a heartbeat is late
+        by twice that. Answers that are late: see `owed`.
         """
-        if self.awaiting_since is not None and now - self.awaiting_since > silent_after:
-            return True
         return now - self.last_seen > silent_after * (1 if self.connection is None else HEARTBEAT_PER_TIMEOUT + 2)
 
 

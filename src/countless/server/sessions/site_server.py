@@ -125,10 +125,11 @@ class SiteServer:
         self._membership = Membership(
             self._registry, settings.max_counters_per_site, self.tombstones, self.sessions.used.joined
         )
-        self._dispatcher = Dispatcher(self.sessions, self._pipeline, clock)
+        self._dispatcher = Dispatcher(self.sessions, self._pipeline)
         self._lifecycle = SessionLifecycle(
             *(self.sessions, self._registry, self._membership, self.budgets, self.families),
             *(self._dispatcher, self._pipeline, self.tombstones, settings, clock),
+            dropped=self.dropped,
         )
         self._messages = CounterMessages(
             *(self._membership, self._family_registry, self._lifecycle, self._dispatcher, self._pipeline),
@@ -309,7 +310,8 @@ class SiteServer:
             self._set_left(session, final_counts)
         if session.connection is not None:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
-        session.connection, session.last_seen, session.awaiting_since = connection, self._clock(), None
+        session.connection, session.last_seen = connection, self._clock()
+        session.owed.note_progress()
         session.version = hello.version
         session.set_peer(peer)
         self.sessions.shares.add(site_id, peer)
@@ -330,7 +332,7 @@ class SiteServer:
         """Handle the items of a frame of `size` bytes. A ProtocolError leaves the state as before the wrong item."""
         if session.connection is not connection:
             return
-        session.last_seen, session.awaiting_since = self._clock(), None
+        session.last_seen = self._clock()
         share = size / (len(items) or 1)
         for item in items:
             if isinstance(item, (Report, Snapshot)):

@@ -56,10 +56,13 @@ class SaveHealth:
     @property
     def behind_s(self) -> float:
         """How old the answers are that are shown: everything before that is saved; 0: they are those of now."""
-        if self._saved_until is None:
-            return 0.0
-        age = self._clock() - self._saved_until
-        return age if self.failing is not None or age > SLOW_SAVE_S else 0.0
+        lag_s = self.lag_s
+        return lag_s if self.failing is not None or lag_s > SLOW_SAVE_S else 0.0
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest change waits, and what is sent after it, if a batch is being saved; else 0."""
+        return 0.0 if self._saved_until is None else self._clock() - self._saved_until
 
     def shown(self, state: State) -> State:
         """The state of an answer: what was counted since the last save is missing in it."""

@@ -283,9 +283,11 @@ class Budgets:
             return self._pipeline.send(connection, BudgetReset(ask.budget))
         if known is not None and known.given_up:
             return self._reject(connection, ask.budget, "this incarnation was given up: start a new one")
-        receive = coordinator.receive if ask.budget in session.asked else coordinator.join
-        outbox = receive(site_id, ask)
-        session.asked.add(ask.budget)
+        is_first = ask.budget not in session.asked  # on this connection
+        outbox = (coordinator.join if is_first else coordinator.receive)(site_id, ask)
+        if is_first:
+            session.owed.note_progress()
+            session.asked.add(ask.budget)
         session.hold(ask.budget)
         return self._dispatch(ask.budget, (site_id,), outbox)
 
@@ -346,6 +348,11 @@ class Budgets:
         self._release(site_id, leave.budget)
         self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
 
+    def awaited_round(self, site_id: SiteId, budget_id: BudgetId) -> int | None:
+        """See `BudgetCoordinator.awaited_round`."""
+        found = self._find(budget_id)
+        return None if found is None else found[1].awaited_round(site_id)
+
     def unheard(self, session: Session) -> bool:
         """After a restore: whether a budget waits for this session, or for an operator who drops it."""
         return self._restore.active and any(session.site_id in each.unheard for _, each in self.losses.of(session))
@@ -382,8 +389,9 @@ class Budgets:
         self._pipeline.pending.mark_period(budget_id, (*changed, *granted))
         for site_id, message in outbox:
             session = self._sessions.get(site_id)
-            if session is None or session.connection is None:
+            if session is None:
                 continue
-            if isinstance(message, Recall) and session.awaiting_since is None:
-                session.awaiting_since = self._clock()
-            self._pipeline.send(session.connection, message)
+            if isinstance(message, Recall):
+                session.owed.ask(budget_id)
+            if session.connection is not None:
+                self._pipeline.send(session.connection, message)

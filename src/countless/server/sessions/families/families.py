@@ -14,6 +14,7 @@ from math import inf
 
 from countless.core.family.messages import Outbox, Report, SetSteps
 from countless.core.family.rule import FamilyRule
+from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.families.family import ServedFamily
@@ -21,6 +22,7 @@ from countless.server.sessions.families.label_shares import MEMBER_BYTES, Part, 
 from countless.server.sessions.families.registry import FamilyRegistry
 from countless.server.sessions.families.session_labels import SessionLabels
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
+from countless.server.sessions.owed import FamilyKey
 from countless.server.sessions.session_table import Session, SessionTable, group_of
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
@@ -78,7 +80,9 @@ class Families:
         self._registry.load(saved)
         for name, family in saved.items():
             for site_id in family.members:
-                self._sessions.open(site_id, self._clock()).families.add(name)
+                session = self._sessions.open(site_id, self._clock())
+                session.families.add(name)
+                session.owed.ask(FamilyKey(name))
 
     # What sites send
 
@@ -142,6 +146,7 @@ class Families:
             raise ProtocolError(f"family {name!r}: joined again on one connection, with another rule or round")
         outbox = family.coordinator.join(session.site_id, sync)
         session.stop_ignoring(tombstone_of(name))
+        session.owed.note_progress()
         session.families.add(name)
         if is_new:
             self._shares.add(Part(name, session.site_id), session.peer, MEMBER_BYTES)
@@ -176,6 +181,11 @@ class Families:
         self._dispatch(family, outbox)
         if name not in session.families:
             self._pipeline.send(connection, FamilyLeaveAck(name))
+
+    def awaited_round(self, site_id: SiteId, name: str) -> int | None:
+        """See `FamilyCoordinator.awaited_round`."""
+        family = self._registry.trackers.get(name)
+        return None if family is None else family.coordinator.awaited_round(site_id)
 
     # How sessions end
 
@@ -264,11 +274,13 @@ class Families:
         for site_id, message in outbox:
             self._pipeline.pending.mark_family_site(family.name, site_id)  # raised steps count from now on
             session = self._sessions.get(site_id)
-            if session is None or session.connection is None or family.name not in session.labels:
+            if session is None:
+                continue
+            if isinstance(message, SetSteps) and message.confirm:
+                session.owed.ask(FamilyKey(family.name))
+            if session.connection is None or family.name not in session.labels:
                 continue
             family.traffic.down += 1
-            if isinstance(message, SetSteps) and message.confirm and session.awaiting_since is None:
-                session.awaiting_since = self._clock()
             self._pipeline.send(session.connection, down_item(message))
 
 

@@ -1,0 +1,61 @@
+"""Real clients whose answers do not arrive, although their connections hold: each is timed out, and comes back."""
+
+from collections import Counter
+
+import pytest
+
+from countless.core.messages import SiteId, Snapshot
+from countless.errors import InvariantBroken
+from countless.server.connection import Connection
+from countless.server.sessions.owed import Owed
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
+from countless.simulator.trial import Trial
+from countless.wire.families import FamilySync
+from countless.wire.frames import UpItem
+
+LOST = 4  # of each process, so that the world can become quiet
+
+
+def lose_answers(patch: pytest.MonkeyPatch) -> Counter[SiteId]:
+    """How many of each process were lost: its first ones."""
+    original, lost = SiteServer.on_frame, Counter[SiteId]()
+
+    def on_frame(self: SiteServer, session: Session, connection: Connection, items: list[UpItem], size: int) -> None:
+        kept: list[UpItem] = []
+        for item in items:
+            if isinstance(item, Snapshot | FamilySync) and lost[session.site_id] < LOST:
+                lost[session.site_id] += 1
+            else:
+                kept.append(item)
+        original(self, session, connection, kept, size)
+
+    patch.setattr(SiteServer, "on_frame", on_frame)
+    return lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["counters", "families", "everything", "windows"])
+def test_sites_whose_answers_are_lost_are_timed_out_and_come_back(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = lose_answers(monkeypatch)
+    for seed in range(3):
+        Trial.drawn(seed, profile, "memory").run()
+    assert lost.total() > 10
+
+
+@pytest.mark.slow
+def test_sites_whose_answers_are_lost_come_back_to_several_coordinators(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = lose_answers(monkeypatch)
+    Trial.drawn(0, "counters", "cluster").run()
+    assert lost
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("profile", "seed"), [("counters", 0), ("families", 0), ("everything", 1)])
+def test_without_the_deadline_answers_stay_learning(profile: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lose_answers(monkeypatch)
+    monkeypatch.setattr(Owed, "is_late", lambda *args: False)
+    with pytest.raises(InvariantBroken, match="not quiet"):
+        Trial.drawn(seed, profile, "memory").run()
