@@ -53,9 +53,12 @@ def test_sites_whose_answers_are_lost_come_back_to_several_coordinators(monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("profile", "seed"), [("counters", 0), ("families", 0), ("everything", 1)])
-def test_without_the_deadline_answers_stay_learning(profile: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("profile", ["counters", "families"])
+def test_without_the_deadline_some_seed_finds_an_answer_that_stays_learning(
+    profile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lose_answers(monkeypatch)
     monkeypatch.setattr(Owed, "is_late", lambda *args: False)
     with pytest.raises(InvariantBroken, match="not quiet"):
-        Trial.drawn(seed, profile, "memory").run()
+        for seed in range(20):
+            Trial.drawn(seed, profile, "memory").run()
