@@ -34,14 +34,18 @@ def lose_answers(patch: pytest.MonkeyPatch) -> Counter[SiteId]:
     return lost
 
 
+def run_seeds(profile: str, seeds: int) -> None:
+    for seed in range(seeds):
+        Trial.drawn(seed, profile, "memory").run()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", ["counters", "families", "everything", "windows"])
 def test_sites_whose_answers_are_lost_are_timed_out_and_come_back(
     profile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = lose_answers(monkeypatch)
-    for seed in range(3):
-        Trial.drawn(seed, profile, "memory").run()
+    run_seeds(profile, 3)
     assert lost.total() > 10
 
 
@@ -60,5 +64,4 @@ def test_without_the_deadline_some_seed_finds_an_answer_that_stays_learning(
     lose_answers(monkeypatch)
     monkeypatch.setattr(Owed, "is_late", lambda *args: False)
     with pytest.raises(InvariantBroken, match="not quiet"):
-        for seed in range(20):
-            Trial.drawn(seed, profile, "memory").run()
+        run_seeds(profile, 20)

@@ -454,3 +454,17 @@ async def test_state_restored_from_an_older_copy_calls_the_windows_since_then_in
         assert states == [(0, 3, "incomplete"), (1, 0, "incomplete"), (2, 0, "incomplete"), (3, 4, "open")]
         assert (await harness.send(session, connection, Join(name(0), 0, 9)))[-1] == LeaveAck(name(0))
         assert counter(harness).known_total == 7
+
+
+async def test_window_that_was_left_is_acknowledged_again_for_a_leave_that_follows_a_join() -> None:
+    """The acknowledgement of the join comes too early for a site that has to leave an earlier window first."""
+    async with site_server(wall_clock=Clock()) as harness:
+        names = [f"hits@hour:{FIRST - 1}", f"hits@hour:{FIRST}"]
+        site = await harness.connect("a")
+        for name in names:
+            await harness.send(*site, Join(name, 0, 1), Leave(name, 0, 1))
+        harness.server.on_disconnect(*site)
+        site = await harness.connect("a")
+        received = await harness.send(*site, *(Join(name, 0, 1) for name in reversed(names)))
+        assert [item for item in received if isinstance(item, LeaveAck)] == [LeaveAck(name) for name in reversed(names)]
+        assert await harness.send(*site, Leave(names[1], 0, 1)) == [LeaveAck(names[1])]

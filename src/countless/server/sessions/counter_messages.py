@@ -82,9 +82,10 @@ class CounterMessages:
 
     def on_leave(self, session: Session, connection: Connection, leave: Leave, size: float) -> None:
         name = leave.counter
-        if name in session.ignored:
+        has_left = name not in session.memberships and session.has_left(name)  # perhaps it joined again, too early
+        if name in session.ignored and not has_left:
             return
-        if name in session.memberships or not session.has_left(name):
+        if not has_left:
             counter = self._lifecycle.leave(session, Snapshot(*leave))
             counter.traffic.add_up(size)
             if counter.window is None:

@@ -90,9 +90,10 @@ class Families:
         name = item.family
         if isinstance(item, FamilyJoin):
             return self._on_join(session, connection, item, size)
-        if tombstone_of(name) in session.ignored:
+        has_left = _has_left(session, name)
+        if tombstone_of(name) in session.ignored and not (has_left and isinstance(item, FamilyLeave)):
             return None
-        if _has_left(session, name):
+        if has_left:
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         if name not in session.labels:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined family {name!r}")
