@@ -212,7 +212,7 @@ def test_request_that_is_never_answered_is_found_whatever_else_the_site_does() -
     late_at = []
     for seed in range(100):
         rng, core, now, asked_at = SeededRandom(seed), Core(), 0.0, -1.0
-        patience = (0.0, TICK, 3 * TICK)[rng.randbelow(3)]  # it answers something else, or joins, so often
+        pause = (0.0, TICK, 3 * TICK)[rng.randbelow(3)]  # it answers something else, or joins, so often
         moved_at = 0.0
         while not core.is_late(now) or asked_at < 0:
             if asked_at < 0 and now >= 5 * LIMIT:
@@ -221,7 +221,7 @@ def test_request_that_is_never_answered_is_found_whatever_else_the_site_does() -
             for _ in range(rng.randbelow(3)):
                 core.ask(f"counter {rng.randbelow(50)}")
             others = [request for request in core.awaited if request != "never answered"]
-            if now - moved_at >= patience and others:
+            if now - moved_at >= pause and others:
                 moved_at = now
                 del core.awaited[others[rng.randbelow(len(others))]]
                 if rng.randbelow(2):
