@@ -22,13 +22,14 @@ _STRICT = {
     "HMSG_RE": rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([^ \t\r\n]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n",
 }
 for _name, _pattern in _STRICT.items():
-    getattr(parser, _name)  # if a later version has another parser, it has to be looked at
+    getattr(parser, _name)  # a later version may have another parser, which has to be looked at: fail at the import
     setattr(parser, _name, re.compile(_pattern))
+_process_msg = Client._process_msg  # likewise
 
 
 class BrokerClient(Client):
     async def _process_msg(self, *message: Any, **fields: Any) -> None:
         try:
-            await super()._process_msg(*message, **fields)
+            await _process_msg(self, *message, **fields)
         except Exception as error:
             log.info("message of the broker ignored: %r", error)
