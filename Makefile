@@ -42,12 +42,13 @@ tests: setup
 	$(PYTEST)
 
 # What takes long: large statistics, long fault runs, the slowest process tests; 500 examples of each property instead
-# of 25. The aim is 40 minutes on two idle cores.
+# of 25; and many seeds of the fault simulator. 40 minutes on two idle cores, and two hours for the seeds.
 PROPERTIES := client core server/sessions server/storage wire
 soak: setup
 	requirements/system.sh soak
 	$(PYTEST) -m soak
 	$(PYTEST) -m "hypothesis and not soak" --hypothesis-profile=soak $(PROPERTIES:%=tests/%)
+	$(MAKE) seeds
 
 # Real processes, killed, stopped, cut off, under clocks that jump; then every count is compared. With KIND=chaos_broker
 # behind a NATS server, which is killed, too.
