@@ -139,9 +139,10 @@ class Spending:
                     _require(service.restoring or known, f"{usage} of {of}, in truth {self._admitted[of]}")
 
     def _handed_in_twice(self, of: Period, started: float) -> int:
-        """At most: by spenders that have ended before the coordinator was started."""
+        """At most: by spenders that have ended before the coordinator was started, or for which the period has."""
         charged = self._charged[of].items() if self._restored else ()
-        return sum(units for spender, units in charged if self._last_running.get(spender, 0.0) < started)
+        ends = BUDGETS[of[0]].per is not None
+        return sum(units for spender, units in charged if ends or self._last_running.get(spender, 0.0) < started)
 
 
 def _spender(process: Process, budget: str) -> Spender:
