@@ -15,6 +15,7 @@ from countless.server.storage.base import (
     Changes,
     Config,
     DayOfPeer,
+    Owned,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -106,6 +107,9 @@ class Disk:
 
     def load_families(self) -> dict[str, SavedFamily]:
         return self._store.load_families()
+
+    def load_owners(self) -> dict[Owned, str]:
+        return self._store.load_owners()
 
     def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
         return self._store.load_tombstone_bytes()

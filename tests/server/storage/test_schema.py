@@ -23,6 +23,7 @@ from countless.server.storage.base import (
     CounterFields,
     FamilyChanges,
     FamilyFields,
+    Owned,
     PeriodFields,
     SavedBudget,
     SavedFamily,
@@ -94,7 +95,7 @@ def test_budgets_of_schema_4_are_upgraded(tmp_path: Path) -> None:
     SqliteStore(tmp_path / "file").close()
     database = sqlite3.connect(tmp_path / "file")
     families = ("families", "family_labels", "family_sites", "family_counts")
-    for table in ("budgets", "budget_periods", "budget_sites", "windows", *families):
+    for table in ("budgets", "budget_periods", "budget_sites", "windows", "owners", *families):
         database.execute(f"DROP TABLE {table}")
     for table, column in (("counters", "windows"), ("tokens", "expires"), ("tokens", "last_used")):
         database.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
@@ -120,13 +121,33 @@ def test_families_of_schema_8_are_upgraded(tmp_path: Path) -> None:
     store.save(Changes(families={"pages": FamilyChanges(fields, {"{}": 1000})}))
     store.close()
     database = sqlite3.connect(tmp_path / "file")
+    database.execute("DROP TABLE owners")
+    database.execute("ALTER TABLE family_labels DROP COLUMN owner")
     database.execute("ALTER TABLE families DROP COLUMN lost_until")
     database.execute("""UPDATE families SET rule = '{"kind":"labels","epsilon":0.01,"accuracy":0.0}'""")
     database.execute("PRAGMA user_version = 8")
     database.commit()
     database.close()
     store = SqliteStore(tmp_path / "file")
-    assert store.load_families() == {"pages": SavedFamily(fields._replace(lost=0), {"{}": 1000}, {})}
+    assert store.load_families() == {"pages": SavedFamily(fields._replace(lost=0), {"{}": 1000}, {}, {})}
+    store.close()
+
+
+def test_what_schema_9_has_saved_belongs_to_no_token(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "file")
+    fields = FamilyFields(FamilyRule(LABELS, 0.01), 3, Steps(38, 101), 2, 1000, 0)
+    store.save(Changes(families={"pages": FamilyChanges(fields, {"{}": 1000}, owners={"{}": "token 1"})}))
+    store.close()
+    database = sqlite3.connect(tmp_path / "file")
+    database.execute("DROP TABLE owners")
+    database.execute("ALTER TABLE family_labels DROP COLUMN owner")
+    database.execute("PRAGMA user_version = 9")
+    database.commit()
+    database.close()
+    store = SqliteStore(tmp_path / "file")
+    assert (store.load_families()["pages"].owners, store.load_owners()) == ({}, {})
+    store.save(Changes(owners={Owned("counter", "hits"): "token 1"}))
+    assert store.load_owners() == {Owned("counter", "hits"): "token 1"}
     store.close()
 
 

@@ -31,6 +31,7 @@ from countless.server.storage.base import (
     Changes,
     Config,
     DayOfPeer,
+    Owned,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -128,8 +129,11 @@ class LogStore:
     def load_families(self) -> dict[str, SavedFamily]:
         return self._replica.load_families()
 
+    def load_owners(self) -> dict[Owned, str]:
+        return self._replica.load_owners()
+
     def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
-        return {}
+        return self._replica.load_tombstone_bytes()
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         return self._replica.tombstones(site_id)

@@ -15,9 +15,11 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
+    DayOfPeer,
     FamilyChanges,
     FamilyFields,
     MemberFields,
+    Owned,
     PeriodFields,
     SiteCounts,
     StoreError,
@@ -54,6 +56,8 @@ class SavedChanges(msgspec.Struct, array_like=True):
     closed: list[str] = []
     rules: dict[str, bytes] = {}  # `Config.windows` as JSON; a floor has no upper limit
     families: bytes = b""  # `SavedFamilies` as JSON; empty: none has changed
+    tombstone_bytes: list[tuple[DayOfPeer, int]] = []
+    owners: list[tuple[Owned, str]] = []
 
 
 class SavedBudgets(msgspec.Struct, array_like=True):
@@ -70,6 +74,7 @@ class SavedFamilyChanges(msgspec.Struct, array_like=True):
     labels: dict[str, int]
     members: list[tuple[str, int, MemberFields | None]]  # site, incarnation
     counts: list[tuple[str, int, dict[str, int]]]  # likewise
+    owners: dict[str, str] = {}  # of labels
 
 
 class SavedFamilies(msgspec.Struct, array_like=True):
@@ -104,6 +109,8 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         changes.closed,
         {name: msgspec.json.encode(config.windows) for name, config in changes.configs.items() if config.windows},
         _encode_families(changes),
+        [*changes.tombstone_bytes.items()],
+        [*changes.owners.items()],
     )
 
 
@@ -139,6 +146,7 @@ def _encode_families(changes: Changes) -> bytes:
             family.labels,
             [(str(site), incarnation, member) for (site, incarnation), member in family.members.items()],
             [(str(site), incarnation, counts) for (site, incarnation), counts in family.counts.items()],
+            family.owners,
         )
         for name, family in changes.families.items()
     ]
@@ -155,6 +163,7 @@ def _decode_family(saved: SavedFamilyChanges) -> FamilyChanges:
             SiteId(site, number): {intern(label): n for label, n in counts.items()}
             for site, number, counts in saved.counts
         },
+        {intern(label): intern(owner) for label, owner in saved.owners.items()},
     )
 
 
@@ -182,6 +191,8 @@ def from_saved(saved: SavedChanges) -> Changes:
             for name, period, fields in saved.windows
         },
         closed=saved.closed,
+        tombstone_bytes=dict(saved.tombstone_bytes),
+        owners={owned: intern(owner) for owned, owner in saved.owners},
     )
     if saved.budgets:
         budgets = _decode_json(saved.budgets, SavedBudgets)

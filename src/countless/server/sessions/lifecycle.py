@@ -34,8 +34,6 @@ from countless.server.storage.commit import CommitPipeline
 
 log = logging.getLogger("countless.sessions")
 
-CROWDED = 0.95  # of max_sites or max_memberships: see `_is_abandoned`
-ABANDONED_S = 60.0  # processes connect again within half a minute after a restart
 SESSIONS_PER_SLICE = 500  # checked for time-outs in one go: one or two milliseconds
 
 
@@ -98,18 +96,10 @@ class SessionLifecycle:
                 self._mark_unreachable(session, "timed out: no answer to a request of the coordinator")
             if session.unreachable and session.is_member:
                 expired = 0 < forget_after < now - session.last_seen
-                if expired or self._is_abandoned(session, now) or self._sessions.has_successor(session):
+                if expired or self._sessions.has_successor(session):
                     self.retire_lost(session)
                 elif now >= session.free_at:
                     self._budgets.free_lost(session)
-
-    def _is_abandoned(self, session: Session, now: float) -> bool:
-        """What was loaded at the start belongs to no peer. So a peer could use its share before each restart again,
-        and leave no room for others.
-        """
-        sessions, joined = self._sessions, self._sessions.used.joined
-        crowded = len(sessions) > CROWDED * self._settings.max_sites or joined.total > CROWDED * joined.limit
-        return crowded and session.connections == 0 and now - session.last_seen > ABANDONED_S
 
     def _is_late(self, session: Session) -> bool:
         awaited_round = partial(self._awaited_round, session)

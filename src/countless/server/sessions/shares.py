@@ -1,11 +1,12 @@
 """What one peer may use of a limit that all share.
 
 A peer is a token of scope site, or a site that connects through a broker. Without a limit of its own, one of them could
-use up `max_sites`, `max_counters` or `max_connections`, and no other could count any more.
+use up `max_sites`, `max_counters` or `max_connections`, and no other could count any more. What is kept over a restart
+is saved with its owner: otherwise a peer could use its share again after each restart.
 """
 
 from collections import Counter as Tally
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 UNLIMITED = ""  # the peer of an operator
@@ -58,7 +59,7 @@ class Amounts:
 
 
 class Shares(Generic[Key]):
-    """Which peer uses what, and whether it may use more. What was loaded after a restart belongs to no peer.
+    """Which peer uses what, and whether it may use more. `save` is told every change of an owner.
 
     >>> names = Shares[str](limit=4, share=0.5)
     >>> names.add("hits", "token 1")
@@ -70,23 +71,40 @@ class Shares(Generic[Key]):
     False
     """
 
-    def __init__(self, limit: int, share: float) -> None:
-        self._amounts = Amounts(limit, share)
-        self.most = self._amounts.most
+    def __init__(self, limit: int, share: float, save: Callable[[Key, str], None] = lambda key, peer: None) -> None:
+        self.amounts = Amounts(limit, share)
+        self._save = save
         self._peers: dict[Key, str] = {}
 
     def __len__(self) -> int:
         return len(self._peers)
 
+    @property
+    def most(self) -> int:
+        """For one peer."""
+        return self.amounts.most
+
     def is_full(self, peer: str) -> bool:
-        return self._amounts.is_full(peer)
+        return self.amounts.is_full(peer)
 
     def add(self, key: Key, peer: str) -> None:
-        self.remove(key)
+        if peer != self._peers.get(key, UNLIMITED):
+            self._save(key, peer)
+        self.load(key, peer)
+
+    def load(self, key: Key, peer: str) -> None:
+        """As it was saved."""
+        self._discard(key)
         self._peers[key] = peer
-        self._amounts.add(peer, 1)
+        self.amounts.add(peer, 1)
 
     def remove(self, key: Key) -> None:
+        if self._discard(key) != UNLIMITED:
+            self._save(key, UNLIMITED)
+
+    def _discard(self, key: Key) -> str:
         peer = self._peers.pop(key, None)
-        if peer is not None:
-            self._amounts.add(peer, -1)
+        if peer is None:
+            return UNLIMITED
+        self.amounts.add(peer, -1)
+        return peer

@@ -13,7 +13,7 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 import asyncio
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic, time
 
 from countless.core.budget.messages import Ask
@@ -43,7 +43,7 @@ from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.sessions.windows.sweeps import WindowSweeps
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
-from countless.server.storage.base import Config, StateStore
+from countless.server.storage.base import SITE, Config, Owned, StateStore, parse_site_name, site_name
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
@@ -85,7 +85,8 @@ class SiteServer:
         self.counters: dict[str, AnyCounter] = {}
         memberships = settings.max_memberships, settings.max_share
         self.sessions = SessionTable(
-            Shares(settings.max_sites, settings.max_share), Used(Amounts(*memberships), Amounts(*memberships))
+            Shares(settings.max_sites, settings.max_share, self._save_peer),
+            Used(Amounts(*memberships), Amounts(*memberships)),
         )
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
@@ -146,8 +147,8 @@ class SiteServer:
         self.dropped["counter refused"] += 1
 
     def _recover(self) -> None:
-        now, saved = self._clock(), self._store.load()
-        self._registry.load(saved, self._store.load_windows())
+        now, saved, owners = self._clock(), self._store.load(), self._store.load_owners()
+        self._registry.load(saved, self._store.load_windows(), owners)
         for name, tracker in self._registry.trackers.items():
             for site_id, _ in saved[name][1].known:
                 client_name, client_id = client_key(name, site_id)
@@ -155,12 +156,27 @@ class SiteServer:
                 # One id object for all counters of a session: with thousands of them that saves memory.
                 session.join(client_name, session.site_id if client_id == site_id else site_id)
             self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
-        self.budgets.recover(self._store.load_budgets())
-        self.families.recover(self._store.load_families())
+        self.budgets.recover(self._store.load_budgets(), owners)
+        self.families.recover(self._store.load_families(), owners)
         self.tombstones.load(self._store.load_tombstone_bytes())
+        self._load_peers(owners)
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
+
+    def _load_peers(self, owners: Mapping[Owned, str]) -> None:
+        for owned, peer in owners.items():
+            if owned.kind != SITE:
+                continue
+            session = self.sessions.get(parse_site_name(owned.name))
+            if session is None:  # it had joined nothing yet
+                self._pipeline.pending.mark_owner(*owned, UNLIMITED)
+            else:
+                session.set_peer(peer)
+                self.sessions.shares.load(session.site_id, peer)
+
+    def _save_peer(self, site_id: SiteId, peer: str) -> None:
+        self._pipeline.pending.mark_owner(SITE, site_name(site_id), peer)
 
     @property
     def recovering(self) -> bool:
@@ -313,7 +329,9 @@ class SiteServer:
         session.connection, session.last_seen = connection, self._clock()
         session.owed.note_progress()
         session.version = hello.version
-        session.set_peer(peer)
+        if peer != session.peer:
+            session.set_peer(peer)
+            self.families.set_peer(session, peer)
         self.sessions.shares.add(site_id, peer)
         session.unreachable = False  # the core marks it reachable when it joins each counter again
         self.families.end_connection(session)

@@ -25,6 +25,7 @@ from countless.server.storage.base import (
     FamilyFields,
     MemberFields,
     MembershipKey,
+    Owned,
     PeriodFields,
     WindowFields,
     WindowKey,
@@ -118,6 +119,7 @@ class PendingChanges:
         self._changed_periods: dict[BudgetId, set[SiteId]] = {}
         self._changed_windows: dict[str, set[int]] = {}  # by counter with windows: periods; empty: only its own fields
         self._changed_families: dict[str, dict[SiteId | None, set[str]]] = {}  # by family and site: labels
+        self._label_owners: dict[str, dict[str, str]] = {}  # by family and label
         self._changes = Changes()
 
     @property
@@ -231,13 +233,24 @@ class PendingChanges:
             for key, count in changes.tombstones.items()
             if key[0] != tombstone_of(name) and not key[0].startswith(prefix)
         }
-        self._changed_families.pop(name, None)
-        self._notify()
+        self._discard_family_marks(name)
 
     def mark_family_dropped(self, name: str) -> None:
         """A window of a family is not kept any more; its tombstones are."""
         self._changes.dropped_families.append(name)
+        self._discard_family_marks(name)
+
+    def _discard_family_marks(self, name: str) -> None:
         self._changed_families.pop(name, None)
+        self._label_owners.pop(name, None)
+        self._notify()
+
+    def mark_label_owner(self, family: str, label: str, peer: str) -> None:
+        """A label is new in a family, or window, and its count is marked as well."""
+        self._label_owners.setdefault(family, {})[label] = peer
+
+    def mark_owner(self, kind: str, name: str, peer: str) -> None:
+        self._changes.owners[Owned(kind, name)] = peer
         self._notify()
 
     def mark_tombstone_bytes(self, key: DayOfPeer, size: int) -> None:
@@ -306,6 +319,7 @@ class PendingChanges:
         for name, sites in changed.items():
             family = self._families[name]
             changes.families[name] = _family_changes(family.fields(), family.coordinator, sites)
+            changes.families[name].owners = self._label_owners.pop(name, {})
             publications.append(family.publication(changes.families[name].labels))
             if family.windows is not None:
                 windowed[family.windows.name] = family.windows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 9
+SCHEMA = 10
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """
@@ -98,6 +98,12 @@ _FAMILY_WINDOWS = """
 ALTER TABLE families ADD COLUMN lost_until INTEGER NOT NULL DEFAULT 0;
 UPDATE families SET lost = '0';
 """
+_OWNERS = """
+CREATE TABLE owners (
+    kind TEXT NOT NULL, name TEXT NOT NULL, peer TEXT NOT NULL, PRIMARY KEY (kind, name)
+) WITHOUT ROWID;
+ALTER TABLE family_labels ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+"""
 
 
 def schema_version(database: sqlite3.Connection, path: Path | None) -> int:
@@ -118,7 +124,7 @@ def upgrade(database: sqlite3.Connection, version: int) -> None:
     """Bring a file up to date, in the caller's transaction. A new file goes through all upgrades, from version 0."""
     steps = (
         *(_create_tables, _add_tombstone_age, _allow_deletions_in_journal, _add_budgets, _add_budget_periods),
-        *(_add_windows, _add_families, _add_token_times, _add_windows_of_families),
+        *(_add_windows, _add_families, _add_token_times, _add_windows_of_families, _add_owners),
     )
     for step in steps[version:]:
         step(database)
@@ -166,6 +172,11 @@ def _add_token_times(database: sqlite3.Connection) -> None:
 def _add_windows_of_families(database: sqlite3.Connection) -> None:
     """`families.lost` is a number of sites; before, it was one of events. `families.rule` may have windows."""
     _execute_all(database, _FAMILY_WINDOWS)
+
+
+def _add_owners(database: sqlite3.Connection) -> None:
+    """What an older version has saved belongs to no peer."""
+    _execute_all(database, _OWNERS)
 
 
 def _execute_all(database: sqlite3.Connection, statements: str) -> None:

@@ -23,6 +23,7 @@ from countless.server.storage.base import (
     Config,
     CounterFields,
     DayOfPeer,
+    Owned,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -74,6 +75,10 @@ _SET_WINDOWS = """
 INSERT OR REPLACE INTO windows
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
 json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]') FROM json_each(?)
+"""
+_SET_OWNERS = """
+INSERT OR REPLACE INTO owners
+SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?)
 """
 _REMOVE_WINDOW = "DELETE FROM windows WHERE counter = ? AND period = ?"  # IN would read all windows of the counter
 _PRUNE = """
@@ -202,6 +207,11 @@ class SqliteStore:
         with self._locked(), self._loading():
             return load_families(self._db)
 
+    def load_owners(self) -> dict[Owned, str]:
+        with self._locked(), self._loading():
+            rows = self._db.execute("SELECT kind, name, peer FROM owners")
+            return {Owned(kind, name): sys.intern(peer) for kind, name, peer in rows}
+
     def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
         with self._locked(), self._loading():
             rows = self._db.execute("SELECT name, value FROM facts WHERE name GLOB 'tombstones *'").fetchall()
@@ -280,6 +290,9 @@ class SqliteStore:
             _SET_TOMBSTONES,
             [(*site_id, counter, str(count), now) for (counter, site_id), count in changes.tombstones.items()],
         )
+        self._execute(_SET_OWNERS, [(*owned, peer) for owned, peer in changes.owners.items() if peer])
+        unowned = [owned for owned, peer in changes.owners.items() if not peer]
+        self._db.executemany("DELETE FROM owners WHERE kind = ? AND name = ?", unowned)
         sums = [(f"tombstones {day} {peer}", size) for (day, peer), size in changes.tombstone_bytes.items()]
         self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", [each for each in sums if each[1]])
         self._db.executemany("DELETE FROM facts WHERE name = ?", [(name,) for name, size in sums if not size])

@@ -18,6 +18,7 @@ from countless.core.messages import SiteId
 from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED, Amounts
+from countless.server.storage.base import site_name
 
 MAX_GIVEN_UP = 1_000  # remembered in one period: older ones cannot hand in any more, and stay charged
 
@@ -26,26 +27,42 @@ Dispatch = Callable[[BudgetId, Iterable[SiteId], Outbox], None]
 
 
 class BudgetLosses:
-    def __init__(self, find: Find, dispatch: Dispatch, clock: Callable[[], float], joined: Amounts) -> None:
+    def __init__(
+        self,
+        find: Find,
+        dispatch: Dispatch,
+        clock: Callable[[], float],
+        joined: Amounts,
+        save_owner: Callable[[str, str], None],
+    ) -> None:
         self._find = find
         self._dispatch = dispatch
         self._clock = clock
         self._joined = joined
+        self._save_owner = save_owner
         # By incarnation: the periods in which it was given up, and the peer that each belongs to.
         self._given_up: dict[SiteId, dict[BudgetId, str]] = {}
 
-    def remember(self, site_id: SiteId, budget: BudgetId, peer: str = UNLIMITED) -> None:
+    def load(self, site_id: SiteId, budget: BudgetId, peer: str) -> None:
         """It was given up."""
-        self.forget(site_id, budget)
         self._given_up.setdefault(site_id, {})[budget] = peer
         self._joined.add(peer, 1)
 
+    def _remember(self, session: Session, budget: BudgetId) -> None:
+        self.forget(session.site_id, budget)
+        self.load(session.site_id, budget, session.peer)
+        if session.peer != UNLIMITED:
+            self._save_owner(site_name(session.site_id), session.peer)
+
     def forget(self, site_id: SiteId, budget: BudgetId) -> None:
         periods = self._given_up.get(site_id, {})
-        if budget in periods:
-            self._joined.add(periods.pop(budget), -1)
-        if not periods:
-            self._given_up.pop(site_id, None)
+        peer = periods.pop(budget, None)
+        if peer is not None:
+            self._joined.add(peer, -1)
+        if peer is not None and not periods:
+            del self._given_up[site_id]
+            if peer != UNLIMITED:
+                self._save_owner(site_name(site_id), UNLIMITED)
 
     def retired(self, site_id: SiteId) -> bool:
         """Whether this incarnation was given up in a period that is open: it must not ask again."""
@@ -70,7 +87,7 @@ class BudgetLosses:
     def _give_up(self, coordinator: BudgetCoordinator, session: Session) -> None:
         site_id = session.site_id
         outbox = coordinator.give_up(site_id)
-        self.remember(site_id, coordinator.budget, session.peer)
+        self._remember(session, coordinator.budget)
         forgotten = coordinator.given_up_beyond(MAX_GIVEN_UP)
         for each in forgotten:
             coordinator.forget(each)

@@ -25,7 +25,7 @@ from countless.server.sessions.families.windowed_family import AnyFamily, Window
 from countless.server.sessions.owed import FamilyKey
 from countless.server.sessions.session_table import Session, SessionTable, group_of
 from countless.server.sessions.tombstone_shares import TombstoneShares
-from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
+from countless.server.storage.base import Owned, SavedFamily, label_tombstone, left_tombstone, tombstone_of
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import (
     FamilyJoin,
@@ -75,9 +75,9 @@ class Families:
     def get(self, name: str) -> AnyFamily:
         return self._registry.get(name)
 
-    def recover(self, saved: Mapping[str, SavedFamily]) -> None:
+    def recover(self, saved: Mapping[str, SavedFamily], owners: Mapping[Owned, str]) -> None:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
-        self._registry.load(saved)
+        self._registry.load(saved, owners)
         for name, family in saved.items():
             for site_id in family.members:
                 session = self._sessions.open(site_id, self._clock())
@@ -188,7 +188,12 @@ class Families:
         family = self._registry.trackers.get(name)
         return None if family is None else family.coordinator.awaited_round(site_id)
 
-    # How sessions end
+    # How sessions begin and end
+
+    def set_peer(self, session: Session, peer: str) -> None:
+        """What the site has in families belongs to the peer of its present connection."""
+        for name in session.families:
+            self._shares.move(Part(name, session.site_id), peer)
 
     def end_connection(self, session: Session) -> None:
         self._named.end_connection(session)
