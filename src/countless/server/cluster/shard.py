@@ -76,7 +76,10 @@ class Shard:
         async def on_uplink(message: Msg) -> None:
             await self._connections.on_message(message.subject, message.data)
 
-        work = (self.server.flush(), self.server.run(), self._tick(), self._connections.run())
+        # Fails if the state cannot be saved, as without a lease. To wait for the lease would be to wait for ever: if we
+        # are expelled, the next lease comes after the end of this take-over, and a cancellation of it may get lost.
+        saved = self.server.require_saved()
+        work = (saved, self.server.run(), self._tick(), self._connections.run())
         self._tasks += map(asyncio.create_task, work)
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:  # the recovered state is saved and visible; or a task has failed

@@ -1,0 +1,82 @@
+"""A coordinator of a cluster, on a real broker: how it loses its lease and gets another."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from nats.aio.client import Client
+
+from countless.server.cluster.broker import Bucket, open_log_and_bucket
+from countless.server.cluster.forwarding import ForwardedAuth
+from countless.server.cluster.leases import decode, encode, release_all
+from countless.server.cluster.log_store import LogStore
+from countless.server.cluster.member import Member
+from countless.server.cluster.router import SHARD_OPERATIONS
+from countless.server.http.application import shard_app
+from countless.server.http.history.history import Recorder
+from countless.server.sessions.site_server import SiteServer
+from countless.server.settings import Settings
+from countless.server.storage.base import Changes, Config, CounterFields
+from starlette.applications import Starlette
+from support.service import TIMEOUT_S
+
+pytestmark = pytest.mark.slow
+
+
+def app_for(server: SiteServer) -> Starlette:
+    return shard_app(server, ForwardedAuth(), SHARD_OPERATIONS, Recorder(server))
+
+
+async def save_a_counter(client: Client) -> None:
+    store = LogStore(client.jetstream(), 0, "earlier owner", lambda: True)
+    await store.take_over()
+    changes = Changes({"hits": CounterFields(1, 1, 0)}, configs={"hits": Config(alpha=0.02, scheme="dithered")})
+    await asyncio.to_thread(store.save, changes)
+
+
+@pytest.fixture
+async def bucket(client: Client) -> Bucket:
+    return await open_log_and_bucket(client)
+
+
+@pytest.fixture
+async def member(client: Client, bucket: Bucket) -> AsyncIterator[Member]:
+    await save_a_counter(client)
+    member = await Member.join_on(client, bucket, Settings(nats_shards=1, nats_lease=1.0), app_for)
+    running = asyncio.create_task(member.run())
+    yield member
+    running.cancel()
+    await member.leave()
+
+
+async def expel(member: Member, bucket: Bucket) -> None:
+    """As another coordinator does it."""
+    written = False
+    while not written:
+        value, revision = await bucket.get("table")
+        without = release_all(decode(value), member.lease.member_id)
+        written = await bucket.compare_and_set("table", encode(without), revision)
+
+
+async def test_member_that_is_expelled_in_a_take_over_joins_again_if_the_cancellation_is_lost(
+    member: Member, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, read_log = asyncio.Event(), LogStore.take_over
+
+    async def take_over(store: LogStore) -> None:
+        if not began.is_set():
+            began.set()
+            with suppress(asyncio.CancelledError):  # as `asyncio.wait_for` of Python 3.11, if the answer comes with it
+                await asyncio.Event().wait()
+        await read_log(store)
+
+    monkeypatch.setattr(LogStore, "take_over", take_over)
+    async with asyncio.timeout(TIMEOUT_S):
+        await began.wait()
+        expelled = member.lease.member_id
+        await expel(member, bucket)
+        while not member.shards:
+            await asyncio.sleep(0.01)
+    assert member.lease.member_id != expelled
+    assert "hits" in member.shards[0].server.counters
