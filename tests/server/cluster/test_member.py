@@ -6,7 +6,9 @@ from contextlib import suppress
 
 import pytest
 from nats.aio.client import Client
+from starlette.applications import Starlette
 
+from countless.core.budget.rule import BudgetRule
 from countless.server.cluster.broker import Bucket, open_log_and_bucket
 from countless.server.cluster.forwarding import ForwardedAuth
 from countless.server.cluster.leases import decode, encode, release_all
@@ -17,8 +19,7 @@ from countless.server.http.application import shard_app
 from countless.server.http.history.history import Recorder
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.server.storage.base import Changes, Config, CounterFields
-from starlette.applications import Starlette
+from countless.server.storage.base import Changes, Config, CounterFields, StoreError
 from support.service import TIMEOUT_S
 
 pytestmark = pytest.mark.slow
@@ -80,3 +81,16 @@ async def test_member_that_is_expelled_in_a_take_over_joins_again_if_the_cancell
             await asyncio.sleep(0.01)
     assert member.lease.member_id != expelled
     assert "hits" in member.shards[0].server.counters
+
+
+async def test_request_that_waits_for_a_save_fails_when_its_shard_is_taken_over(member: Member, bucket: Bucket) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not member.shards:
+            await asyncio.sleep(0.01)
+        server = member.shards[0].server
+        await expel(member, bucket)
+        while member.shards:
+            await asyncio.sleep(0)
+        server.budgets.create("quota", BudgetRule(10))
+        with pytest.raises(StoreError, match="taken over by another coordinator"):
+            await server.require_saved()

@@ -18,6 +18,7 @@ from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.save_health import SLOW_SAVE_S
 from countless.wire.families import FamilyJoin
 from countless.wire.frames import Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
+from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import FullStore, PausedStore
 
@@ -190,12 +191,14 @@ async def test_final_save_waits_for_the_one_before_without_blocking_the_loop() -
     server = SiteServer(store, Settings())
     running = asyncio.create_task(server.run())
     server.create("hits", Config())
+    request = asyncio.create_task(server.require_saved())
     await store.reached.wait()
     running.cancel()
     stopping = asyncio.create_task(server.stop())
     await asyncio.sleep(0)
     store.resumed.set()
     await stopping
+    await asyncio.wait_for(request, TIMEOUT_S)  # it is saved
     assert not store.loop_was_blocked
     assert list(store.load()) == ["hits"]
 

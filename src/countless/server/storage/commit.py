@@ -115,9 +115,11 @@ class CommitPipeline:
 
     async def _send_batches(self) -> None:
         while True:
-            batch = await self._ready.get()
-            await _send(batch.outgoing)
-            batch.flushed.set()
+            await self._send_batch(await self._ready.get())
+
+    async def _send_batch(self, batch: Batch) -> None:
+        await _send(batch.outgoing)
+        batch.flushed.set()
 
     async def flush(self) -> None:
         """Wait until everything marked and queued so far is saved, published and sent."""
@@ -148,7 +150,7 @@ class CommitPipeline:
         except StoreError as error:
             log.critical("final save failed %d times, unsaved changes dropped: %s", MAX_FINAL_ATTEMPTS, error)
         while not self._ready.empty():
-            await _send(self._ready.get_nowait().outgoing)
+            await self._send_batch(self._ready.get_nowait())
         await asyncio.to_thread(self._writer.shutdown)  # a save that is under way may need this loop
 
     async def _save(self, max_attempts: int | None = None) -> None:
