@@ -10,6 +10,7 @@ from countless.server.cluster.forwarding import ForwardedAuth
 from countless.server.cluster.member import Member
 from countless.server.cluster.merged_shards import MergedShards
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
+from countless.server.cluster.tasks import end_tasks
 from countless.server.http.access.auth import Access
 from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
 from countless.server.http.application import member_app, set_state, shard_app
@@ -38,9 +39,7 @@ def build_cluster_app(settings: Settings) -> Starlette:
             yield
         finally:
             member.drain()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
             await member.leave()
 
     return member_app(MEMBER_OPERATIONS, lifespan)

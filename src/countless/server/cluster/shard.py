@@ -19,6 +19,7 @@ from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S
 from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import ForwardHandler
 from countless.server.cluster.log_store import LogStore
+from countless.server.cluster.tasks import end_tasks
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.wire.nats_subjects import forward_subject, uplink_subject
@@ -112,9 +113,7 @@ class Shard:
         for subscription in self._subscriptions:
             with suppress(NatsError, OSError):
                 await subscription.unsubscribe()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         if save:
             with suppress(CountlessError, TimeoutError):
                 await asyncio.wait_for(self.server.stop(), _FINAL_SAVE_TIMEOUT_S)
