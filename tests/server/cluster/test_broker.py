@@ -1,3 +1,5 @@
+import asyncio
+
 import pytest
 from nats.aio.client import Client
 
@@ -17,6 +19,15 @@ async def test_log_and_bucket_can_be_opened_twice_and_a_stale_revision_is_refuse
     assert await first.compare_and_set("key", b"value", revision)
     assert not await again.compare_and_set("key", b"other", revision)
     assert (await again.get("key"))[0] == b"value"
+
+
+async def test_cancelled_flush_does_not_end_the_reading(client: Client) -> None:
+    flush = asyncio.create_task(client.flush())
+    await asyncio.sleep(0)  # the request is written, its answer comes later
+    flush.cancel()
+    await asyncio.gather(flush, return_exceptions=True)
+    assert flush.cancelled()
+    await open_log(client.jetstream())
 
 
 async def test_missing_broker_is_an_error_with_its_address_and_without_its_password(
