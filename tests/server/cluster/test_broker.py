@@ -1,9 +1,11 @@
 import asyncio
+from typing import Any
 
 import pytest
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 
-from countless.server.cluster import broker
+from countless.server.cluster import broker, broker_client
 from countless.server.cluster.broker import NoBroker, connect, open_bucket, open_log
 from support.nats import free_ports
 
@@ -21,13 +23,17 @@ async def test_log_and_bucket_can_be_opened_twice_and_a_stale_revision_is_refuse
     assert (await again.get("key"))[0] == b"value"
 
 
-async def test_cancelled_flush_does_not_end_the_reading(client: Client) -> None:
-    flush = asyncio.create_task(client.flush())
-    await asyncio.sleep(0)  # the request is written, its answer comes later
-    flush.cancel()
-    await asyncio.gather(flush, return_exceptions=True)
-    assert flush.cancelled()
-    await open_log(client.jetstream())
+async def test_node_that_hangs_is_not_waited_for_before_the_next_one_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_client, "CLOSE_TIMEOUT_S", 0.01)
+
+    class HangingWriter:
+        async def wait_closed(self) -> None:
+            await asyncio.Event().wait()
+
+    transport: Any = object.__new__(TcpTransport)
+    transport._io_writer = HangingWriter()
+    with pytest.raises(TimeoutError, match="the node takes no more data"):
+        await transport.wait_closed()
 
 
 async def test_missing_broker_is_an_error_with_its_address_and_without_its_password(

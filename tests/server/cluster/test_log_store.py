@@ -195,8 +195,15 @@ async def test_lost_confirmation_does_not_fence_the_owner(jetstream: JetStreamCo
     assert (await take_over(jetstream, "two")).load() == store.load() == expected
 
 
+async def test_take_over_without_a_lease_fails_and_the_owner_can_go_on(jetstream: JetStreamContext) -> None:
+    owner = await take_over(jetstream, "one")
+    with pytest.raises(BrokerUnavailable, match="lease"):
+        await LogStore(jetstream, 0, "two", lambda: False).take_over()
+    await save(owner, SAVED)
+
+
 async def test_save_without_a_lease_fails_and_succeeds_after_renewal(jetstream: JetStreamContext) -> None:
-    leases = [False, True]
+    leases = [True, False, True]
     store = LogStore(jetstream, 0, "one", lambda: leases.pop(0))
     await store.take_over()
     changes = new_counter(1)

@@ -5,9 +5,8 @@ and line end. The library
 
 - takes a form feed in a subject for the end of it, and what follows for the number of the subscription: a site could
   send whatever it wanted as a request of another coordinator, or as an answer of the broker;
-- stops to read, without an error and without a new connection, at a subject or header that it cannot decode.
-
-It also stops to read, until it finds the connection stale, when the answer to a `flush` arrives that was cancelled.
+- stops to read, without an error and without a new connection, at a subject or header that it cannot decode;
+- when a node of the broker hangs, waits until everything is sent to it before it connects to another.
 """
 
 import asyncio
@@ -16,9 +15,12 @@ import re
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 from nats.protocol import parser
 
 log = logging.getLogger("countless.nats")
+
+CLOSE_TIMEOUT_S = 1.0
 
 _STRICT = {
     "MSG_RE": rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+([^ \t\r\n]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n",
@@ -27,7 +29,8 @@ _STRICT = {
 for _name, _pattern in _STRICT.items():
     getattr(parser, _name)  # a later version may have another parser, which has to be looked at: fail at the import
     setattr(parser, _name, re.compile(_pattern))
-_process_msg, _process_pong = Client._process_msg, Client._process_pong  # likewise
+_process_msg = Client._process_msg  # likewise
+_wait_closed: Any = TcpTransport.wait_closed
 
 
 class BrokerClient(Client):
@@ -37,7 +40,13 @@ class BrokerClient(Client):
         except Exception as error:
             log.info("message of the broker ignored: %r", error)
 
-    async def _process_pong(self) -> None:
-        if self._pongs and self._pongs[0].done():  # of a flush that was cancelled or has timed out
-            self._pongs[0] = asyncio.Future()
-        await _process_pong(self)
+
+async def _wait_a_moment(transport: TcpTransport) -> None:
+    """The library reports the error, and connects again."""
+    try:
+        await asyncio.wait_for(_wait_closed(transport), CLOSE_TIMEOUT_S)
+    except TimeoutError:
+        raise TimeoutError("the node takes no more data") from None
+
+
+TcpTransport.wait_closed = _wait_a_moment  # type: ignore[method-assign]

@@ -87,6 +87,8 @@ class LogStore:
         """Read the log and append an empty record: from now on appends of previous owners are rejected."""
         for _ in range(_MAX_TAKE_OVER_ATTEMPTS):
             await self._read_to_end()
+            if not self._leased():  # another coordinator owns the shard, or soon will
+                raise BrokerUnavailable("lease expired")
             [opening] = self._records(Body([]))
             with suppress(Fenced):  # the previous owner has appended once more
                 return await self._append(opening)

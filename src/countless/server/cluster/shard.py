@@ -90,8 +90,7 @@ class Shard:
         on_forward = ForwardHandler(client, self.app, leased).on_message
         for subject, callback in ((uplink_subject(number, "*", "*"), on_uplink), (forward_subject(number), on_forward)):
             self._subscriptions.append(await client.subscribe(subject, cb=callback))
-        await client.flush()
-        await self._connections.announce_takeover()
+        await self._connections.announce_takeover()  # the broker handles it after the subscriptions
 
     async def _tick(self) -> None:
         while True:
