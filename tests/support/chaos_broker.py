@@ -5,7 +5,9 @@ python -m support.chaos_broker --minutes 10 --seed 1
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from signal import SIGCONT, SIGSTOP
 from time import sleep
 
 from support import nats
@@ -31,12 +33,14 @@ class BrokerChaos(Chaos):
         return self._broker.url
 
     def _wait_for_owners(self) -> None:
-        until(lambda: self.server.reader.request("GET", "/api/v1/counters"), "an owner of every shard")
+        for server in self._servers:
+            until(partial(server.reader.request, "GET", "/api/v1/counters"), f"an owner of every shard at {server.url}")
 
     @property
     def _choices(self) -> list[Callable[[], None]]:
         faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
-        return [*faults, self._kill_worker, self._jump, self._jump_worker, self._kill_broker, self._stop_broker]
+        faults += [self._kill_worker, self._jump, self._jump_worker, self._kill_broker, self._stop_broker]
+        return [*faults, self._stop_in_take_over]
 
     def _heal(self) -> None: ...
 
@@ -51,6 +55,15 @@ class BrokerChaos(Chaos):
 
     def _stop_broker(self) -> None:
         self._stop(self._broker.process, 4.0)
+
+    def _stop_in_take_over(self) -> None:
+        """For longer than 1.5 leases: the other coordinator expels it in the middle of its take-over."""
+        self._kill_coordinator()
+        sleep(self._some(1.0))
+        process = self._some_server().process
+        process.send_signal(SIGSTOP)
+        sleep(1.6 + self._some(0.4))
+        process.send_signal(SIGCONT)
 
     def differences(self) -> list[str]:
         self._wait_for_owners()

@@ -108,10 +108,14 @@ async def _forward(member: Member, shard: int, forwarded: ForwardedRequest) -> R
 
 async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]]) -> Response:
     member, forwarded = _member(request), await _forwarded(request)
+    asks = [asyncio.ensure_future(_ask(member, shard, forwarded)) for shard in range(member.lease.shards)]
     try:
-        responses = await asyncio.gather(*(_ask(member, shard, forwarded) for shard in range(member.lease.shards)))
+        responses = await asyncio.gather(*asks)
     except Unreachable:
         return _unreachable(member)
+    finally:
+        for ask in asks:  # those that still wait, if another has failed
+            ask.cancel()
     failed = next((response for response in responses if response.status_code >= 400), None)
     if failed is not None:
         return failed
