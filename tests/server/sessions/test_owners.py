@@ -14,7 +14,7 @@ from countless.server.cluster.records import from_saved, to_saved
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.server.storage.base import StateStore
+from countless.server.storage.base import Changes, Owned, StateStore
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyRejected, FamilyReport
@@ -56,7 +56,7 @@ def in_sqlite(store: StateStore) -> StateStore:
 def used(server: SiteServer) -> dict[str, list[int]]:
     """By token, without what belongs to a connection."""
     registry, families, sessions = server._registry, server._family_registry, server.sessions
-    idle = [session for session in sessions if not session.is_member]
+    idle = [session for session in sessions if session.connection is not None and not session.is_member]
     numbers = {(name, each.site_id) for each in sessions for name in each.labels}
     labels = families.label_shares
     named = {
@@ -175,6 +175,28 @@ async def test_share_of_counters_families_sites_and_names_is_used_once_whatever_
         assert web is not None
         received = await harness.send(*web, Join("hits", 0, 1), family_join("pages"), ask("keys/web"))
         assert not any(isinstance(item, CounterRejected | FamilyRejected | BudgetRejected) for item in received)
+
+
+async def test_site_without_a_connection_whose_last_counter_is_deleted_makes_room() -> None:
+    async with site_server(max_sites=4, max_share=0.5) as harness:
+        joins: list[UpItem] = [Join("hits", 0, 1), family_join("pages")]
+        for number, item in enumerate(joins):
+            link = await connect(harness, f"pod {number}", "token 1")
+            assert link is not None
+            await harness.send(*link, item)
+            harness.server.on_disconnect(*link)
+        harness.server.delete("hits")
+        harness.server.delete("pages")
+        assert used(harness.server)["token 1"][0] == len(harness.server.sessions) == 0
+
+
+async def test_owner_of_what_an_earlier_version_has_deleted_is_forgotten() -> None:
+    """It reads and writes the same log, without owners."""
+    store, kinds = MemoryStore(), ["counter", "budget", "site", "given up"]
+    store.save(Changes(owners={Owned(kind, "1 gone"): "token 1" for kind in kinds}))
+    async with site_server(store) as harness:
+        await harness.server.flush()
+        assert store.load_owners() == {}
 
 
 async def test_share_of_labels_is_used_once_whatever_is_restarted() -> None:

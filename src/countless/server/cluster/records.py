@@ -1,5 +1,6 @@
 """The format of a shard's log: records of saved changes, split into parts if they are large."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from sys import intern
 from typing import TypeVar
@@ -74,7 +75,7 @@ class SavedFamilyChanges(msgspec.Struct, array_like=True):
     labels: dict[str, int]
     members: list[tuple[str, int, MemberFields | None]]  # site, incarnation
     counts: list[tuple[str, int, dict[str, int]]]  # likewise
-    owners: dict[str, str] = {}  # of labels
+    owners: dict[str, list[str]] = {}  # by peer: its labels
 
 
 class SavedFamilies(msgspec.Struct, array_like=True):
@@ -146,7 +147,7 @@ def _encode_families(changes: Changes) -> bytes:
             family.labels,
             [(str(site), incarnation, member) for (site, incarnation), member in family.members.items()],
             [(str(site), incarnation, counts) for (site, incarnation), counts in family.counts.items()],
-            family.owners,
+            _by_owner(family.owners),
         )
         for name, family in changes.families.items()
     ]
@@ -163,8 +164,15 @@ def _decode_family(saved: SavedFamilyChanges) -> FamilyChanges:
             SiteId(site, number): {intern(label): n for label, n in counts.items()}
             for site, number, counts in saved.counts
         },
-        {intern(label): intern(owner) for label, owner in saved.owners.items()},
+        {intern(label): owner for owner, labels in saved.owners.items() for label in labels},
     )
+
+
+def _by_owner(owners: Mapping[str, str]) -> dict[str, list[str]]:
+    labels: dict[str, list[str]] = {}
+    for label, owner in owners.items():
+        labels.setdefault(owner, []).append(label)
+    return labels
 
 
 def from_saved(saved: SavedChanges) -> Changes:

@@ -5,7 +5,6 @@
     away         -- no new connection within silent_after --------> unreachable
     unreachable  -- connects again -------------------------------> connected
     unreachable  -- another incarnation connects, forget_after ---> retired
-    unreachable  -- not seen since a restart, and little room ----> retired
 
 An unreachable session degrades the answers of its counters. A retired one does not exist any more: its counts stay in
 the totals for good, and a tombstone with them is saved, so that the process is not counted twice if it comes back.
@@ -77,8 +76,7 @@ class SessionLifecycle:
         session.owed.note_progress()
         session.end_connection()
         self._families.end_connection(session)
-        if not session.is_member:
-            self._sessions.remove(session)
+        self._sessions.remove_if_unused(session)
 
     def expire_in_slices(self) -> Iterator[None]:
         """Mark sessions that timed out, and retire those that will not come back. Yields between slices."""

@@ -238,6 +238,11 @@ class SessionTable:
             if not incarnations:
                 del self._by_site[session.site_id.site]
 
+    def remove_if_unused(self, session: Session) -> None:
+        """One that has no connection and is a member of nothing."""
+        if session.connection is None and not session.is_member:
+            self.remove(session)
+
     def of_site(self, site: str | int) -> list[Session]:
         return [self._sessions[site_id] for site_id in sorted(self._by_site.get(site, ()))]
 

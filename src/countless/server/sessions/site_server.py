@@ -43,7 +43,17 @@ from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.sessions.windows.sweeps import WindowSweeps
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
-from countless.server.storage.base import SITE, Config, Owned, StateStore, parse_site_name, site_name
+from countless.server.storage.base import (
+    BUDGET,
+    COUNTER,
+    GIVEN_UP,
+    SITE,
+    Config,
+    Owned,
+    StateStore,
+    parse_site_name,
+    site_name,
+)
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
@@ -160,20 +170,29 @@ class SiteServer:
         self.families.recover(self._store.load_families(), owners)
         self.tombstones.load(self._store.load_tombstone_bytes())
         self._load_peers(owners)
+        for owned in owners.keys() - self._owned():
+            self._pipeline.pending.mark_owner(*owned, UNLIMITED)
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
 
     def _load_peers(self, owners: Mapping[Owned, str]) -> None:
         for owned, peer in owners.items():
-            if owned.kind != SITE:
-                continue
-            session = self.sessions.get(parse_site_name(owned.name))
-            if session is None:  # it had joined nothing yet
-                self._pipeline.pending.mark_owner(*owned, UNLIMITED)
-            else:
+            session = self.sessions.get(parse_site_name(owned.name)) if owned.kind == SITE else None
+            if session is not None:
                 session.set_peer(peer)
                 self.sessions.shares.load(session.site_id, peer)
+
+    def _owned(self) -> set[Owned]:
+        """All that may have an owner. Others were saved, too: of a site that had joined nothing, a window of a family
+        that has ended, and what a coordinator of an earlier version has deleted.
+        """
+        counters = {*self.counters, *self._registry.trackers, *self._family_registry.owned}
+        budgets = {name for name, budget in self.budgets.by_name.items() if budget.rule.template is not None}
+        sites = {site_name(session.site_id) for session in self.sessions}
+        given_up = {site_name(site_id) for site_id in self.budgets.losses.given_up}
+        kinds = {COUNTER: counters, BUDGET: budgets, SITE: sites, GIVEN_UP: given_up}
+        return {Owned(kind, name) for kind, names in kinds.items() for name in names}
 
     def _save_peer(self, site_id: SiteId, peer: str) -> None:
         self._pipeline.pending.mark_owner(SITE, site_name(site_id), peer)
@@ -438,6 +457,7 @@ class SiteServer:
             if isinstance(counter, WindowedCounter):
                 session.windows_left.pop(counter.group, None)
             session.left.discard(name)
+            self.sessions.remove_if_unused(session)
         return self._registry.remove(name)
 
     def drop_site(self, site: str) -> int:

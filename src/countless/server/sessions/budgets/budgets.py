@@ -385,8 +385,7 @@ class Budgets:
         if session is None:
             return None
         session.release(budget_id)
-        if session.connection is None and not session.is_member:
-            self._sessions.remove(session)
+        self._sessions.remove_if_unused(session)
         return session
 
     def _reject(self, connection: Connection, budget_id: BudgetId, reason: str) -> None:

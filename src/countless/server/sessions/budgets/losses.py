@@ -8,7 +8,7 @@
 | rolling               | as above, until a lease and a window have passed  | the same; then it is forgotten           |
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 
 from countless.core.budget.coordinator import BudgetCoordinator
@@ -63,6 +63,10 @@ class BudgetLosses:
             del self._given_up[site_id]
             if peer != UNLIMITED:
                 self._save_owner(site_name(site_id), UNLIMITED)
+
+    @property
+    def given_up(self) -> Collection[SiteId]:
+        return self._given_up.keys()
 
     def retired(self, site_id: SiteId) -> bool:
         """Whether this incarnation was given up in a period that is open: it must not ask again."""

@@ -264,6 +264,7 @@ class Families:
                 self._reset(session, each)
             if windows:
                 session.windows_left.pop(windows.group, None)
+            self._sessions.remove_if_unused(session)
         self._registry.remove(name)
 
     def _reset(self, session: Session, name: str) -> None:

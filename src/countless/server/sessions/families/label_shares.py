@@ -140,8 +140,11 @@ class LabelShares:
         """A window is not kept any more. Those of its labels that are in `new` are in the family from now on; they are
         removed from `new`.
         """
+        moved: dict[str, list[str]] = {}  # by peer
         for label, peer in zip(counts, self._peers.get(window, ()), strict=True):
             if label in new:
                 new.discard(label)
-                self.add_labels(family, peer, [label])
+                moved.setdefault(peer, []).append(label)
+        for peer, labels in moved.items():
+            self.add_labels(family, peer, labels)
         self.remove_labels(window)

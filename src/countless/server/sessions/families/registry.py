@@ -61,16 +61,16 @@ class FamilyRegistry:
         for name, tracker in self.trackers.items():
             self.label_shares.load_labels(name, tracker.coordinator.known, saved[name].owners)
             for site_id, member in tracker.coordinator.members():
-                owner = owners.get(Owned(SITE, site_name(site_id)), UNLIMITED)
-                self.label_shares.add(Part(name, site_id), owner, MEMBER_BYTES + label_bytes(member.counts))
-        opened = {window.name for family in self.windowed.values() for window in family.open.values()}
-        for owned, owner in owners.items():
-            if owned.kind == COUNTER and owned.name in self.by_name:
-                self._shares.load(owned.name, owner)
-            elif owned.kind == COUNTER and owned.name in opened:
-                self._window_shares.load(owned.name, owner)
-            elif owned.kind == COUNTER and owned.name in self.trackers:  # it has ended meanwhile
-                self._pipeline.pending.mark_owner(*owned, UNLIMITED)
+                peer = owners.get(Owned(SITE, site_name(site_id)), UNLIMITED)
+                self.label_shares.add(Part(name, site_id), peer, MEMBER_BYTES + label_bytes(member.counts))
+        for name in self.owned:
+            if owner := owners.get(Owned(COUNTER, name)):
+                (self._shares if name in self.by_name else self._window_shares).load(name, owner)
+
+    @property
+    def owned(self) -> set[str]:
+        """Families, and windows that are open."""
+        return {*self.by_name, *(each.name for family in self.windowed.values() for each in family.open.values())}
 
     def _new(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> AnyFamily:
         if rule.windows is None:
