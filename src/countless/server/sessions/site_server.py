@@ -13,7 +13,7 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 import asyncio
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from time import monotonic, time
 
 from countless.core.budget.messages import Ask
@@ -51,7 +51,6 @@ from countless.server.storage.base import (
     Config,
     Owned,
     StateStore,
-    parse_site_name,
     site_name,
 )
 from countless.server.storage.commit import CommitPipeline
@@ -169,19 +168,14 @@ class SiteServer:
         self.budgets.recover(self._store.load_budgets(), owners)
         self.families.recover(self._store.load_families(), owners)
         self.tombstones.load(self._store.load_tombstone_bytes())
-        self._load_peers(owners)
-        for owned in owners.keys() - self._owned():
-            self._pipeline.pending.mark_owner(*owned, UNLIMITED)
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
-        self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
-
-    def _load_peers(self, owners: Mapping[Owned, str]) -> None:
-        for owned, peer in owners.items():
-            session = self.sessions.get(parse_site_name(owned.name)) if owned.kind == SITE else None
-            if session is not None:
+            if peer := owners.get(Owned(SITE, site_name(session.site_id))):
                 session.set_peer(peer)
                 self.sessions.shares.load(session.site_id, peer)
+        for owned in owners.keys() - self._owned():
+            self._pipeline.pending.mark_owner(*owned, UNLIMITED)
+        self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
 
     def _owned(self) -> set[Owned]:
         """All that may have an owner. Others were saved, too: of a site that had joined nothing, a window of a family

@@ -163,11 +163,6 @@ def site_name(site_id: SiteId) -> str:
     return f"{site_id.incarnation} {site_id.site}"
 
 
-def parse_site_name(name: str) -> SiteId:
-    incarnation, _, site = name.partition(" ")
-    return SiteId(site, int(incarnation))
-
-
 class DayOfPeer(NamedTuple):
     """A day since 1970, and a peer: see `tombstone_shares.py`."""
 
