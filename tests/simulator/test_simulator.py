@@ -249,6 +249,10 @@ def drops_labels_of_a_window_and_saves_it_later(patch: pytest.MonkeyPatch) -> No
     patch.setattr(PendingChanges, "mark_family_labels", lambda *_: None)
 
 
+def forgets_the_token_of_a_site_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SiteServer, "_save_peer", lambda *_: None)
+
+
 # With a seed that finds it today. If the runs change, others are tried.
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_to_split_known_counts, "small frames", 1),
@@ -277,6 +281,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 2),
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
     (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
+    (forgets_the_token_of_a_site_at_a_restart, "dying coordinator", 0),
     (restore_mutants.grants_again_what_was_granted_since_the_copy, "older copies", 0),
     (restore_mutants.charges_again_what_is_handed_in_again, "older copies", 1),
     (restore_mutants.begins_a_round_of_a_family_again, "older copies", 25),

@@ -28,7 +28,7 @@ from countless.simulator.broker import (
     SiteSocket,
     Wire,
 )
-from countless.simulator.coordinator import Conditions, Endpoint
+from countless.simulator.coordinator import Conditions, Endpoint, unowned
 from countless.simulator.reader import OnEvent
 from countless.simulator.restore import Knowledge
 from countless.simulator.virtual_loop import InlineExecutor, TakesTurns, new_group
@@ -167,9 +167,9 @@ class Cluster:
         return next((f"shard {shard} has no owner" for shard in range(SHARDS) if shard not in owners), None)
 
     def failure(self) -> str | None:
-        """Why a coordinator has ended itself."""
+        """Why a coordinator has ended itself, or what belongs to no site."""
         members = (process.member for process in self._members if process.member is not None)
-        return next((member.failing for member in members if member.failing), None)
+        return next((member.failing for member in members if member.failing), None) or unowned(self.servers())
 
     started, restoring = 0.0, False  # a copy of the broker's streams is not simulated
 

@@ -13,6 +13,7 @@ from countless.server.http.answers.published import server_sent_events
 from countless.server.http.answers.sums import answer_changes
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.session_table import Session
+from countless.server.sessions.shares import UNLIMITED
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
@@ -24,6 +25,7 @@ from countless.simulator.virtual_loop import InlineExecutor
 from countless.wire.frames import DownItem, Hello, decode_up
 from countless.wire.nats_url import Broker
 
+_PEER = "token 1"  # of all processes
 TICK_S = 5.0  # as production's, a quarter of the time after which a site is silent
 
 
@@ -96,6 +98,12 @@ class Service(Protocol):
     def watch(self, counter: str, on_event: OnEvent) -> asyncio.Task[None] | None: ...
 
 
+def unowned(servers: list[SiteServer]) -> str | None:
+    """All processes have tokens, so all memberships have owners, also those that were loaded."""
+    n = sum(server.sessions.used.joined.used(UNLIMITED) for server in servers)
+    return f"{n} memberships belong to no token" if n else None
+
+
 class Conditions(NamedTuple):
     """Under which coordinators run."""
 
@@ -149,11 +157,13 @@ class CoordinatorProcess:
         return None if self._up else "no coordinator"
 
     def failure(self) -> str | None:
-        """A connection that the coordinator has not closed, and does not use: the process waits for answers on it."""
+        """A connection that the coordinator has not closed, and does not use: the process waits for answers on it. Or a
+        membership without an owner.
+        """
         for link, session in self._sessions.items():
             if link.open_at_server and session.connection is not link:
                 return f"the connection of {session.site_id} is open, and not used"
-        return None
+        return unowned(self.servers())
 
     async def fail(self, pause: float) -> None:
         """It is killed and started again: now, or at its next save."""
@@ -241,7 +251,7 @@ class CoordinatorProcess:
         if not isinstance(hello, Hello):
             raise TypeError(hello)
         try:
-            session = await server.on_hello(link, hello)
+            session = await server.on_hello(link, hello, _PEER)
         except StoreError as error:
             return link.close(1013, str(error))
         if session is None:
