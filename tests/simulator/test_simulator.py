@@ -5,6 +5,7 @@ A failure prints the command that repeats it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from countless.core.family.state import PersistentState
 from countless.core.messages import SiteId
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvariantBroken, ProtocolError
+from countless.randomness import SystemRandom
 from countless.schemes.sampled import Sampled
 from countless.server.sessions import site_server
 from countless.server.sessions.families.family import ServedFamily
@@ -62,6 +64,23 @@ def test_seeds_on_several_cores_name_the_command_of_a_failure(
 @pytest.mark.parametrize("profile", PROFILES)
 def test_same_seed_repeats_every_message(profile: str) -> None:
     assert Trial.drawn(3, profile).run() == Trial.drawn(3, profile).run()
+
+
+def test_seed_does_not_depend_on_other_threads() -> None:
+    trial, done = Trial.drawn(3, "small frames", "memory"), Event()
+
+    def draw() -> None:
+        while not done.wait(0.001):
+            SystemRandom().random()
+            SystemRandom().randbelow(2)
+
+    alone, thread = trial.run(), Thread(target=draw)
+    thread.start()
+    try:
+        assert trial.run() == alone
+    finally:
+        done.set()
+        thread.join()
 
 
 def test_seed_does_not_depend_on_plans_of_earlier_seeds() -> None:

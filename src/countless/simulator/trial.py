@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import get_ident
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -205,11 +206,11 @@ def _no_plans() -> Iterator[None]:
 
 @contextmanager
 def _seeded(rng: SeededRandom) -> Iterator[None]:
-    """The random numbers of production come from the seed."""
-    kind = randomness.SystemRandom
+    """The random numbers of production come from the seed; not those of other threads, such as a client in a test."""
+    kind, mine = randomness.SystemRandom, get_ident()
     randbelow, random = kind.randbelow, kind.random
-    kind.randbelow = lambda self, n: rng.randbelow(n)  # type: ignore[method-assign]
-    kind.random = lambda self: rng.random()  # type: ignore[method-assign]
+    kind.randbelow = lambda self, n: rng.randbelow(n) if get_ident() == mine else randbelow(self, n)  # type: ignore[method-assign]
+    kind.random = lambda self: rng.random() if get_ident() == mine else random(self)  # type: ignore[method-assign]
     try:
         yield
     finally:
