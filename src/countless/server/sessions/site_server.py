@@ -173,7 +173,8 @@ class SiteServer:
             if peer := owners.get(Owned(SITE, site_name(session.site_id))):
                 session.set_peer(peer)
                 self.sessions.shares.load(session.site_id, peer)
-        for owned in owners.keys() - self._owned():
+        present = self._owned()
+        for owned in (each for each in owners if each not in present):  # in their order, so that a seed repeats
             self._pipeline.pending.mark_owner(*owned, UNLIMITED)
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
 
