@@ -27,13 +27,23 @@ async def test_node_that_hangs_is_not_waited_for_before_the_next_one_is_tried(mo
     monkeypatch.setattr(broker_client, "CLOSE_TIMEOUT_S", 0.01)
 
     class HangingWriter:
+        aborted = False
+
+        @property
+        def transport(self) -> "HangingWriter":
+            return self
+
         async def wait_closed(self) -> None:
             await asyncio.Event().wait()
 
+        def abort(self) -> None:
+            self.aborted = True
+
     transport: Any = object.__new__(TcpTransport)
-    transport._io_writer = HangingWriter()
-    with pytest.raises(TimeoutError, match="the node takes no more data"):
+    transport._io_writer = writer = HangingWriter()
+    with pytest.raises(ConnectionError, match="the node takes no more data"):
         await transport.wait_closed()
+    assert writer.aborted
 
 
 async def test_missing_broker_is_an_error_with_its_address_and_without_its_password(

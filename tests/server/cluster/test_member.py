@@ -60,17 +60,22 @@ async def expel(member: Member, bucket: Bucket) -> None:
         written = await bucket.compare_and_set("table", encode(without), revision)
 
 
+@pytest.mark.parametrize("log_is_read", [False, True])
 async def test_member_that_is_expelled_in_a_take_over_joins_again_if_the_cancellation_is_lost(
-    member: Member, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    member: Member, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, log_is_read: bool
 ) -> None:
     began, read_log = asyncio.Event(), LogStore.take_over
 
     async def take_over(store: LogStore) -> None:
-        if not began.is_set():
+        is_first = not began.is_set()
+        if log_is_read or not is_first:
+            await read_log(store)
+        if is_first:
             began.set()
             with suppress(asyncio.CancelledError):  # as `asyncio.wait_for` of Python 3.11, if the answer comes with it
                 await asyncio.Event().wait()
-        await read_log(store)
+        if is_first and not log_is_read:
+            await read_log(store)
 
     monkeypatch.setattr(LogStore, "take_over", take_over)
     async with asyncio.timeout(TIMEOUT_S):

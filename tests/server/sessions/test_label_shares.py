@@ -1,6 +1,7 @@
 """A token that invents labels cannot fill the memory, and nothing is lost or counted twice."""
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from countless.core.answer import State
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.core.windows.rule import WindowRule
-from countless.errors import LimitReached
+from countless.errors import LimitReached, ProtocolError
 from countless.server.sessions.families.label_shares import MEMBER_BYTES, NEARLY_FULL, LabelShares, Part, label_bytes
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
@@ -160,6 +161,19 @@ async def test_limit_of_all_holds_for_operators_and_what_was_loaded_belongs_to_i
         texts = [f"{each:0500}" for each in range(2000)]
         with pytest.raises(LimitReached, match=r"of all sites \(max_label_mb\)"):
             harness.server.on_frame(*operator, [join("pages"), *counted("pages", texts)], 10)
+
+
+async def test_labels_do_not_move_to_a_token_that_has_no_room_for_them() -> None:
+    async with site_server(**LIMITS) as harness:
+        for number in range(10):
+            web = await connect(harness, f"web {number}")
+            await harness.send(*web, join("pages"), *counted("pages", [f"{number} {each}" for each in range(5)]))
+            harness.server.on_disconnect(*web)
+            with suppress(ProtocolError):
+                await connect(harness, f"web {number}", peer="token 2")
+            assert shares(harness).bytes.used("token 2") <= MOST
+        assert shares(harness).bytes.used("token 2") > MOST / 2
+        assert shares(harness).parts() == recount(harness)
 
 
 async def test_sums_are_those_of_a_recount_whatever_happens() -> None:

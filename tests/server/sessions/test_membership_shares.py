@@ -9,7 +9,7 @@ from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import Report
-from countless.errors import LimitReached
+from countless.errors import LimitReached, ProtocolError
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin
@@ -95,9 +95,11 @@ async def test_token_at_its_share_joins_nothing_more_and_what_it_has_joined_coun
         assert used == [0, 5, 4]
         evil_again = await connected(harness, "evil 0")
         assert await rejected(harness, evil_again, *(Join(name, 0, 9) for name in (*names[:3], "c4"))) == ["c4"]
-        await connected(harness, "evil 1", "token 2")  # what it has joined belongs to the token that connects
-        used = [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1", "token 2")]
-        assert used == [0, 3, 6]
+        with pytest.raises(ProtocolError, match="no room for what the site has used with another"):
+            await connected(harness, "evil 1", "token 2")
+        await connected(harness, "evil 1", "token 3")  # what it has joined belongs to the token that connects
+        used = [harness.server.sessions.used.joined.used(peer) for peer in ("token 1", "token 2", "token 3")]
+        assert used == [3, 4, 2]
 
 
 async def test_rejected_names_are_limited_and_forgotten_with_the_connection() -> None:

@@ -31,6 +31,13 @@ async def test_sites_of_one_token_leave_room_for_others() -> None:
             await connect(harness, "c", "token 1")
         await connect(harness, "a", "token 1")  # it is known
         await connect(harness, "c", "token 2")
+        other, connection = await connect(harness, "e", "token 2")
+        await harness.send(other, connection, Join("hits", 0, 1))
+        with pytest.raises(ProtocolError, match="no room for what the site has used with another"):
+            await connect(harness, "e", "token 1")
+        assert other.connection is connection
+        harness.server.on_disconnect(other, connection)
+        harness.server.drop_site("e")
         harness.server.on_disconnect(*held[1])
         await harness.advance(11)
         await harness.advance(61)  # b is retired

@@ -60,7 +60,17 @@ def in_memory(clock: Clock) -> StateStore:
     return MemoryStore(clock)
 
 
-every_store = pytest.mark.parametrize("create", [in_sqlite, in_memory])
+class Log(MemoryStore):
+    """As another coordinator reads it: all saves, one after another."""
+
+    def save(self, changes: Changes) -> None:
+        second = int(self._wall_clock())
+        (record,) = split("owner", 1, Body([to_saved(changes, second)]), 1 << 30)
+        (saved,) = decode_body(record.body).saves
+        self.save_at(from_saved(saved), saved.saved_at)
+
+
+every_store = pytest.mark.parametrize("create", [in_sqlite, in_memory, Log])
 Create = Callable[[Clock], StateStore]
 
 

@@ -41,12 +41,13 @@ class BrokerClient(Client):
             log.info("message of the broker ignored: %r", error)
 
 
-async def _wait_a_moment(transport: TcpTransport) -> None:
-    """The library reports the error, and connects again."""
+async def _wait_closed_or_abort(transport: Any) -> None:
+    """A node that hangs never takes the rest. The library reports the error, and connects again."""
     try:
         await asyncio.wait_for(_wait_closed(transport), CLOSE_TIMEOUT_S)
     except TimeoutError:
-        raise TimeoutError("the node takes no more data") from None
+        transport._io_writer.transport.abort()
+        raise ConnectionError("the node takes no more data") from None
 
 
-TcpTransport.wait_closed = _wait_a_moment  # type: ignore[method-assign]
+TcpTransport.wait_closed = _wait_closed_or_abort  # type: ignore[method-assign]

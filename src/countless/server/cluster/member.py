@@ -19,6 +19,7 @@ shards that `assign` gives to another member, because a member has joined.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from signal import SIGTERM, raise_signal
 from time import monotonic, time
@@ -119,7 +120,8 @@ class Member:
             await asyncio.wait_for(self.lease.release(), self.lease.lease_s)
         except _UNAVAILABLE:
             log.warning("broker unavailable, lease not released")
-        await self.client.close()
+        with suppress(TimeoutError):  # a node that hangs takes no more data
+            await asyncio.wait_for(self.client.close(), self.lease.lease_s)
 
     async def note_uses(self, uses: dict[bytes, int]) -> None:
         """For the list of tokens. If it fails, the next use is noted."""
@@ -210,6 +212,9 @@ class Member:
             await shard.stop(reason, save)
 
     async def _end_tasks(self) -> None:
+        """Not with `end_tasks`: a second cancellation would interrupt a take-over that ends its tasks. One that gets
+        lost does no harm, because a take-over ends by itself, without a lease with an error.
+        """
         for task in self._starting.values():
             task.cancel()
         await asyncio.gather(*self._starting.values(), *self._stopping.values(), return_exceptions=True)

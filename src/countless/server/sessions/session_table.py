@@ -112,12 +112,16 @@ class Session:
 
     def set_peer(self, peer: str) -> None:
         """What it uses belongs to the peer of its present connection."""
-        joined = len(self.memberships) + len(self.budgets)
         names = sum(map(_name_size, self.ignored)) + sum(map(_name_size, self.rules_sent))
-        for used, n in zip(self._used, (joined, names), strict=True):
+        for used, n in zip(self._used, (self.joined, names), strict=True):
             used.add(self.peer, -n)
             used.add(peer, n)
         self.peer = peer
+
+    @property
+    def joined(self) -> int:
+        """Its memberships of counters, and its periods of budgets."""
+        return len(self.memberships) + len(self.budgets)
 
     def reject(self, name: str, most: int) -> None:
         """Ignore a counter, or family, that was rejected; at most so many."""

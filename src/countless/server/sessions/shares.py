@@ -46,6 +46,10 @@ class Amounts:
     def has_room(self, peer: str) -> bool:
         return self.total < self.limit and not self.is_full(peer)
 
+    def fits(self, peer: str, n: int) -> bool:
+        """Whether the peer may use so much more; not whether there is room for all."""
+        return peer == UNLIMITED or self._used[peer] + n <= self.most
+
     def take(self, peer: str, n: int) -> bool:
         """Whether there is still room; n may be negative."""
         self.add(peer, n)

@@ -325,8 +325,8 @@ class SiteServer:
             expired = not retired and second_of(site_id.incarnation) < horizon
             if site_id not in self.sessions and (retired or expired or self.budgets.losses.retired(site_id)):
                 counters = [each for each in final_counts if not is_family_tombstone(each[0])]
-                known: list[DownItem] = [*known_items_of(final_counts), *retired_items(counters)]
-                connection.send([IncarnationExpired(first_of(horizon))] if expired else known)
+                told: list[DownItem] = [*known_items_of(final_counts), *retired_items(counters)]
+                connection.send([IncarnationExpired(first_of(horizon))] if expired else told)
                 return None
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
@@ -334,9 +334,11 @@ class SiteServer:
                 raise ProtocolError(
                     f"this token has {self.sessions.shares.most} sites already (max_share of max_sites)"
                 )
-        is_new = site_id not in self.sessions
-        session = self.sessions.open(site_id, self._clock())
-        if is_new:
+        known = self.sessions.get(site_id)
+        if known is not None:
+            self._require_room_for(known, peer)
+        session = known or self.sessions.open(site_id, self._clock())
+        if known is None:
             self._set_left(session, final_counts)
         if session.connection is not None:
             session.connection.close(1008, "replaced by another connection of the same incarnation")
@@ -356,6 +358,14 @@ class SiteServer:
         heartbeat_ms = int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT)
         self._pipeline.send(connection, HelloAck(hello.version, heartbeat_ms))
         return session
+
+    def _require_room_for(self, session: Session, peer: str) -> None:
+        """A site that connects with another token takes what it has along."""
+        if session.peer in (UNLIMITED, peer):
+            return
+        sites, joined = self.sessions.shares.amounts, self.sessions.used.joined
+        if not (sites.fits(peer, 1) and joined.fits(peer, session.joined) and self.families.fits(session, peer)):
+            raise ProtocolError("this token has no room for what the site has used with another (max_share)")
 
     def _read_tombstones(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
         return self._store.tombstones(site_id), self._store.tombstone_horizon()

@@ -190,6 +190,11 @@ class Families:
 
     # How sessions begin and end
 
+    def fits(self, session: Session, peer: str) -> bool:
+        """Whether the peer has room for what the site has in families."""
+        size = sum(self._shares.size(Part(name, session.site_id)) for name in session.families)
+        return self._shares.bytes.fits(peer, size)
+
     def set_peer(self, session: Session, peer: str) -> None:
         """What the site has in families belongs to the peer of its present connection."""
         for name in session.families:

@@ -80,14 +80,14 @@ class LabelShares:
 
     def parts(self) -> dict[Part, int]:
         """The bytes of each, for tests."""
-        return {part: sum(by_peer.values()) for part, by_peer in self._parts.items()}
+        return {part: self.size(part) for part in self._parts}
 
     def is_nearly_full(self, peer: str) -> bool:
         used = 0 if peer == UNLIMITED else self.bytes.used(peer)
         return used >= NEARLY_FULL * self.bytes.most or self.bytes.total >= NEARLY_FULL * self.bytes.limit
 
     def require_room(self, peer: str, size: int) -> None:
-        if peer != UNLIMITED and self.bytes.used(peer) + size > self.bytes.most:
+        if not self.bytes.fits(peer, size):
             raise LimitReached("too many labels of families of this token (max_share of max_label_mb)")
         if self.bytes.total + size > self.bytes.limit:
             raise LimitReached("too many labels of families of all sites (max_label_mb)")
@@ -108,8 +108,11 @@ class LabelShares:
         for peer, size in self._parts.pop(part, {}).items():
             self.bytes.add(peer, -size)
 
+    def size(self, part: Part) -> int:
+        return sum(self._parts.get(part, {}).values())
+
     def move(self, part: Part, peer: str) -> None:
-        size = sum(self._parts.get(part, {}).values())
+        size = self.size(part)
         self.remove(part)
         self.add(part, peer, size)
 
