@@ -31,7 +31,6 @@ _TICK_S = 1e-6  # between two messages in one direction
 _NO_RESPONDERS = 503
 _WRONG_LAST_SEQUENCE = 10071
 _NO_SPACE = 10047
-_FLUSH_TIMEOUT_S = 10.0  # of the library of NATS
 
 
 class Wire:
@@ -45,13 +44,14 @@ class Wire:
         self._held_until = self._cut_until = 0.0
         self.ended = False  # what is under way to the broker still arrives
 
-    def travel(self, direction: int, arrive: Callable[..., object], *args: object) -> None:
+    def travel(self, direction: int, arrive: Callable[..., object], *args: object, again: bool = False) -> None:
+        """`again`: if it is lost with the connection, it is sent on the next one."""
         now = self._loop.time()
         if self.ended or (direction == DOWN and now < self._cut_until):
             return
         at = max(self._arrival[direction] + _TICK_S, max(now, self._held_until) + self._delay())
         self._arrival[direction] = at
-        self._loop.call_at(at, self._arrive, direction, self._cuts, arrive, args)
+        self._loop.call_at(at, self._arrive, direction, self._cuts, again, arrive, args)
 
     def stall(self, seconds: float) -> None:
         self._held_until = self._loop.time() + seconds
@@ -68,9 +68,13 @@ class Wire:
     def heal(self) -> None:
         self._held_until = self._cut_until = self._loop.time()
 
-    def _arrive(self, direction: int, cuts: int, arrive: Callable[..., object], args: tuple[object, ...]) -> None:
+    def _arrive(
+        self, direction: int, cuts: int, again: bool, arrive: Callable[..., object], args: tuple[object, ...]
+    ) -> None:
         if cuts == self._cuts and not (self.ended and direction == DOWN):
             arrive(*args)
+        elif again:
+            self.travel(direction, arrive, *args, again=True)
 
 
 class Subscriber(NamedTuple):
@@ -217,7 +221,7 @@ class Subscription:
 
     async def unsubscribe(self) -> None:
         self.ended = True
-        self._wire.travel(UP, self._broker.unsubscribe, self.subscriber)
+        self._wire.travel(UP, self._broker.unsubscribe, self.subscriber, again=True)
 
 
 class MemberConnection:
@@ -280,12 +284,13 @@ class MemberConnection:
             else:
                 arrived.put_nowait(message)
 
-        subscription.subscriber = Subscriber(subject, self.wire, deliver)
-        self.wire.travel(UP, self._broker.subscribe, subscription.subscriber)
-        return subscription
+        def arrive() -> None:
+            if not subscription.ended:
+                self._broker.subscribe(subscription.subscriber)
 
-    async def flush(self) -> None:
-        await self._ask(_FLUSH_TIMEOUT_S, lambda: None)
+        subscription.subscriber = Subscriber(subject, self.wire, deliver)
+        self.wire.travel(UP, arrive, again=True)  # the library repeats its subscriptions on a new connection
+        return subscription
 
     async def close(self) -> None:
         self.end()
