@@ -292,7 +292,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_finished_windows, "windows", 0),
     (forgets_what_was_finished_on_the_last_stream, "windows", 9),
     (sends_a_window_again_that_the_retired_incarnation_has_left, "windows", 8),
-    (leaves_before_earlier_windows, "windows", 54),
+    (leaves_before_earlier_windows, "windows", 127),
     (counts_labels_again_as_a_new_incarnation, "families", 0),
     (forgets_labels_of_a_retired_incarnation, "families", 0),
     (shows_labels_before_they_are_saved, "families", 2),
@@ -303,12 +303,12 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_the_token_of_a_site_at_a_restart, "dying coordinator", 0),
     (restore_mutants.grants_again_what_was_granted_since_the_copy, "older copies", 0),
     (restore_mutants.charges_again_what_is_handed_in_again, "older copies", 1),
-    (restore_mutants.begins_a_round_of_a_family_again, "older copies", 25),
+    (restore_mutants.begins_a_round_of_a_family_again, "older copies", 85),
     (restore_mutants.waits_for_windows_that_a_site_has_left, "older copies", 0),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 138),
-    (cluster_mutants.takes_over_after_one_read, "take-overs", 107),
+    (cluster_mutants.takes_over_after_one_read, "take-overs", 12),
     (cluster_mutants.answers_without_a_lease, "take-overs", 15),
     (cluster_mutants.forgets_other_shards_when_one_has_retired_the_process, "take-overs", 1),
     (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 71),
