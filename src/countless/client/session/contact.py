@@ -34,6 +34,11 @@ class Contact:
         return now - before >= MIN_LEASE_S
 
     @property
+    def unanswered(self) -> int:
+        """How many Syncs of the present stream."""
+        return len(self._unanswered)
+
+    @property
     def due(self) -> float:
         """When the next Sync must be sent."""
         return self.last_sync + CONTACT_S

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from countless.client.session.rejections import RejectionLog
 from countless.client.session.windows import SessionWindows, WindowsState
-from countless.core.family.messages import DownMessage, Report, Sync, UpMessage
+from countless.core.family.messages import DownMessage, Report, Resend, Sync, UpMessage
 from countless.core.family.rule import FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.wire.families import (
@@ -144,15 +144,15 @@ class SessionFamilies:
         items: list[FamilyUpItem] = []
         for name, each in unsent.items():
             if name not in self._numbers:
-                items += self._join_items(name, all_follows=name not in self._sent)
-            if name in self._numbers:  # not rejected: with its reports, so that `flush` waits for them
+                items += self._join_items(name)
+            if name in self._numbers:  # not rejected
                 items += self._items(name, each)
         while (name_due := self.windows.pop_due()) is not None:
             items += self._leave_items(name_due)
         return items
 
-    def _join_items(self, name: str, all_follows: bool = False) -> list[FamilyUpItem]:
-        """`all_follows`: everything that was ever reported comes now, so the coordinator must not ask for it."""
+    def _join_items(self, name: str) -> list[FamilyUpItem]:
+        """The first time with all that was reported before, so that the coordinator need not ask for it."""
         family = self._families.get(name)
         if family is None or not family.active:
             return []
@@ -160,7 +160,8 @@ class SessionFamilies:
             return []
         self._numbers[name] = {}
         sync, rest = family.resume()
-        sync = sync._replace(reported=0) if all_follows else sync
+        if name not in self._sent:
+            sync, rest = sync._replace(reported=0), (*rest, *family.receive(Resend(name)))
         unsent = _Unsent()
         unsent.add(rest)
         self._note_sent(name, sync.total, {})

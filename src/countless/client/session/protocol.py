@@ -116,6 +116,7 @@ class SiteSession:
         self._clock = clock
         self._wall_clock = wall_clock
         self._ack_requested = self._ack_sent = 0
+        self._early_acks = 0  # so many that come next do not include what the coordinator has asked for again
         self._leaving = False
         self._wakeup_pending = False
 
@@ -191,6 +192,7 @@ class SiteSession:
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
         self.contact.new_stream()
+        self._early_acks = 0
         send(next(encode_frames([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])))
         heartbeat = yield from self._handshake()
         self.connected = True
@@ -304,7 +306,7 @@ class SiteSession:
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
         for item in items:
             if isinstance(item, SyncAck):
-                self.acked = max(self.acked, item.number)
+                self._on_ack(item.number)
                 on_ack()
                 if self.contact.sync_answered(self._clock()):
                     with self._lock:
@@ -312,6 +314,17 @@ class SiteSession:
             else:
                 with self._lock:
                     self._on_item(item)
+
+    def _on_ack(self, number: int) -> None:
+        if self._early_acks:
+            self._early_acks -= 1
+        else:
+            self.acked = max(self.acked, number)
+
+    def _on_resend(self) -> None:
+        """Reports were lost with an earlier stream: `flush` waits for them, so a Sync must follow them."""
+        self._early_acks, self._ack_sent = self.contact.unanswered, self.acked
+        self._notify_once()
 
     def _on_item(self, item: DownItem) -> None:
         if isinstance(item, StartRound | SetTrigger):
@@ -330,6 +343,8 @@ class SiteSession:
             self._on_budget(item)
         elif isinstance(item, FamilySteps | FamilyResend | FamilyLeaveAck | FamilyReset | FamilyRejected):
             self._families.receive(item)
+            if isinstance(item, FamilyResend):
+                self._on_resend()
             self._check_all_left()
         elif isinstance(item, LabelCap):
             self._families.limit_labels(item.cap)
