@@ -51,6 +51,18 @@ def test_shell_completion(shell: str, variables: dict[str, str]) -> None:
     assert "serve" not in result.stdout
 
 
+@pytest.mark.slow
+def test_verb_does_not_import_what_others_need() -> None:
+    code = (
+        "import sys; sys.argv = ['countless', 'get', 'x', '--url', 'http://127.0.0.1:1']\n"
+        "from countless.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: print(sorted(each for each in sys.modules if 'lab' in each or 'server' in each))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stdout == "[]\n", result.stderr
+
+
 INVALID = """
 frobnicate
 plan --sites many
