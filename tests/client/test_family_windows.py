@@ -112,8 +112,9 @@ def test_file_does_not_grow_with_the_number_of_windows_and_is_delivered_as_it_wa
     orphan.delete()
 
 
+@pytest.mark.parametrize("renewed", [False, True])
 def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    renewed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everything in it is delivered already, and it may be delivered again."""
     for killed_after in range(5):
@@ -121,6 +122,9 @@ def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_c
         recorded = RecordedWindows(file)
         for label in "abc":
             recorded.windows.add(label, 7)
+        if renewed:  # without the labels that are freed, less is left than the earlier incarnation has delivered
+            with file.new_incarnation(99):
+                recorded.families[name(0)].renew(KnownFamily(20, counts={}))
         original, freed = file.free_family, 0
 
         def free(key: str, original: Callable[[str], None] = original, killed_after: int = killed_after) -> None:
@@ -139,7 +143,9 @@ def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_c
         assert file.path is not None
         orphan = CountFile.open_orphan(file.path)
         assert orphan is not None
-        assert [sum(each.counts.values()) for each in orphaned_families(orphan)] == [7 * (3 - freed)][: 4 - freed]
+        left = orphaned_families(orphan)
+        assert [sum(each.counts.values()) for each in left] == [7 * (3 - freed)][: 4 - freed]
+        assert [each.total for each in left] == [max(0, 7 * (3 - freed) - 20 * renewed)][: 4 - freed]
         orphan.delete()
 
 

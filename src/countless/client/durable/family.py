@@ -50,7 +50,7 @@ class FamilyRecords:
         record.add(n)
 
     def free(self) -> None:
-        """The family comes last: no label is there without it."""
+        """Everything is delivered. The family comes last: no label is there without it."""
         for label in self._labels:
             self._file.free_family(f"{self.key.name}\n{label}")
         if self._family is not None:
@@ -67,8 +67,9 @@ class FamilyRecords:
 
     @property
     def total(self) -> int:
+        """Of the present incarnation. Less than the base are the labels of a process that was killed in `free`."""
         base = 0 if self._family is None else self._family.base
-        return sum(record.lifetime_total for record in self._labels.values()) - base
+        return max(0, sum(record.lifetime_total for record in self._labels.values()) - base)
 
     def rebase(self, counts: Mapping[str, int], total: int) -> None:
         for label, record in self._labels.items():
