@@ -42,7 +42,7 @@ tests: setup
 	$(PYTEST)
 
 # What takes long: large statistics, long fault runs, the slowest process tests; 500 examples of each property instead
-# of 25; and many seeds of the fault simulator. 33 minutes on two idle cores, and 95 for the seeds.
+# of 25; and many seeds of the fault simulator.
 PROPERTIES := client core server/sessions server/storage wire
 soak: setup
 	requirements/system.sh soak

@@ -67,7 +67,10 @@ class FamilyRecords:
 
     @property
     def total(self) -> int:
-        """Of the present incarnation. Less than the base are the labels of a process that was killed in `free`."""
+        """Of the present incarnation.
+
+        A process that was killed in `free` leaves a part of the labels: their sum may be less than the base.
+        """
         base = 0 if self._family is None else self._family.base
         return max(0, sum(record.lifetime_total for record in self._labels.values()) - base)
 
