@@ -1,4 +1,4 @@
-"""The time after which a tracker has sent fewer messages than a flush, by the formulas of docs/race.md."""
+"""The time after which a tracker has sent fewer messages than a flush: the formulas of design/measurements/race.md."""
 
 from collections.abc import Iterator
 from math import exp, log

@@ -1,4 +1,4 @@
-"""What families and distributions cost, beside the usual ways: docs/bench/families.md."""
+"""What families and distributions cost, beside the usual ways: design/measurements/families.md."""
 
 import tempfile
 import tracemalloc

@@ -1,4 +1,4 @@
-"""What windows cost beside flushes, and messages per second around an edge: docs/bench/windows.md.
+"""What windows cost beside flushes, and messages per second around an edge: design/measurements/windows.md.
 
 Sites, coordinators and the times at which sites prepare and finish a window are those of production, on a virtual
 clock. Events are Poisson processes: they are not played one by one, only the time of the next report of each site is

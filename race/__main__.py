@@ -35,7 +35,7 @@ from tools.tables import publish
 NOTE = (
     "The best of each column is green. A message carries the counts of all counters of a site that are due; replies "
     "are part of the bytes, which are the payload as the kernel counts it. Oldest answer: the largest time since the "
-    "total was what the answer says. Virtual time, real components and sockets. docs/race.md has the details."
+    "total was what the answer says. Virtual time, real components and sockets. Details: design/measurements/race.md."
 )
 
 
@@ -56,7 +56,9 @@ def race(
     seed: Annotated[int, typer.Option(help="Seed of the workloads.")] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the numbers into this file.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a chart into this file.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write the tables into docs/race.md and README.md.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the tables into design/measurements/race.md and README.md.")
+    ] = False,
 ) -> None:
     """Count the same events with every contestant.
 

@@ -99,7 +99,7 @@ def _title(workload: Workload, alpha: float) -> str:
 
 
 def measured(results: Sequence[Result], losses: Sequence[Loss]) -> list[tables.Table]:
-    """The tables of docs/race.md and of the README."""
+    """The tables of design/measurements/race.md and of the README."""
     found = []
     for name in dict.fromkeys(row.workload for row in results):
         rows = [row for row in results if row.workload == name]

@@ -43,7 +43,7 @@ PATTERN = re.compile(
 )
 
 
-SCANNED = ("src", "tests", "bench", "race", "docs", "examples", "tools")
+SCANNED = ("src", "tests", "bench", "race", "docs", "design", "examples", "tools")
 SUFFIXES = {".py", ".js", ".mjs", ".html", ".css", ".md", ".txt"}
 LEFT_OUT = ("tests/test_words.py", "tests/client/durable/fixtures/README.md")  # this list; code of an earlier version
 # A hold on a budget is settled: the word of payments, and a public name.

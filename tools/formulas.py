@@ -1,6 +1,6 @@
 """Formulas of the documentation, typeset when the site is built (a hook of mkdocs).
 
-The theory pages, the claims and the arena write formulas as text in code marks: `e^(-s alpha N0/E)`.
+The pages about the paper and the guarantee write formulas as text in code marks: `e^(-s alpha N0/E)`.
 `tools.plain_math` knows which of these are formulas. Other pages, and formulas that text shows badly, use LaTeX between
 dollar signs. Both become MathML, which browsers draw themselves: the site needs no script for it and no other host.
 """
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tools.plain_math import latex
 
-PAGES = re.compile(r"theory/.*\.md|reference/notation\.md|claims\.md|arena\.md|explanation/guarantee\.md")
+PAGES = re.compile(r"(?:paper|theory)/.*\.md|understand/guarantee\.md")
 CODE = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)*)`(?!`)")
 LONG = 45  # characters of LaTeX: a longer formula may be wider than the page of a phone
 TYPESET = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>([.,;:)]*)', re.DOTALL)

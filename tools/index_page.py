@@ -10,7 +10,7 @@ MARK = "<!-- the first screen of README.md -->"
 def first_screen() -> str:
     """Up to the first section, with links as the site has them."""
     text, _, _ = README.read_text(encoding="utf-8").partition("\n## ")
-    return text.replace("](docs/", "](")
+    return text.replace("](docs/", "](").replace("](design/", "](repo:design/")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:

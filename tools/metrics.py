@@ -18,7 +18,7 @@ HEAD = """# Metrics
 *Written by `python -m tools.reference` from `server/http/monitoring/metrics.py`.*
 
 `GET /metrics` needs the scope `operator`, because message counts reveal the random choices that the
-bounds rely on ([threat model](../explanation/threat-model.md)). The format is Prometheus text, or
+bounds rely on ([threat model](../understand/threat-model.md)). The format is Prometheus text, or
 OpenMetrics if the `Accept` header asks for it.
 
 | metric | labels | meaning |
@@ -29,8 +29,9 @@ TAIL = """
 `process_start_time_seconds` are those of every Prometheus client.
 
 All metrics except the answers and budgets count from the start of the process. Which requests for units are
-allowed or refused is decided at the sites, and not reported. The [agent](../agent.md#probes-and-metrics) counts the
-decisions it makes (`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
+allowed or refused is decided at the sites, and not reported. The
+[agent](../guides/other-languages.md#probes-and-metrics) counts the decisions it makes
+(`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
 knows its own from `take(...).reason`.
 
 | expression | true if |
@@ -43,7 +44,7 @@ knows its own from `take(...).reason`.
 
 `rate(countless_messages_total[1h])` is the number of messages a second. `deploy/grafana/countless.json` is a
 [dashboard](../page.md#grafana), and `deploy/prometheus/countless-alerts.yaml` has
-[alert rules](../how-to/operate.md#alerts).
+[alert rules](../operate/monitor.md#alerts).
 """
 
 

@@ -10,7 +10,7 @@ HEAD = """# The privacy library, name by name
 
 *Written by `python -m tools.reference` from signatures, docstrings and `tools/privacy_examples.md`.*
 
-All of it is in `countless.privacy`. [The overview](privacy.md) says which name answers which question. A test runs the
+All of it is in `countless.privacy`. [The overview](library.md) says which name answers which question. A test runs the
 examples from top to bottom in one interpreter.
 """
 NOT_CONSTRUCTED = {"FiniteMechanism", "Mechanism", "Noise"}  # protocols

@@ -57,8 +57,9 @@ HEAD = """# Python API
 
 Programs call `countless.connect`, `Reader`, `Tracker`, `Budget`, `Family` and `Distribution`; the types of what these
 return, such as `countless.Counter` and `countless.TotalCount`, are there for annotations. Exceptions are in
-`countless.errors`, with [a page of their own](errors.md), as [the privacy library](privacy.md) has. All other modules
-are internal; the [architecture](../architecture.md) explains them.
+`countless.errors`, with [a page of their own](errors.md), as [the privacy
+library](repo:design/privacy/library.md) has. All other modules are internal;
+the [architecture](repo:design/architecture.md) explains them.
 
 A test runs the examples from top to bottom in one interpreter, against a coordinator that an operator has prepared:
 

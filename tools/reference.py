@@ -9,24 +9,24 @@ from pathlib import Path
 
 from tools import attack, commands, errors, http_api, metrics, privacy_api, python_api, settings, states
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
 PAGES = {
-    "reference/python.md": python_api.page,
-    "reference/privacy-names.md": privacy_api.page,
-    "reference/http.md": http_api.page,
-    "reference/cli.md": commands.page,
-    "reference/configuration.md": settings.page,
-    "reference/metrics.md": metrics.page,
-    "reference/errors.md": errors.page,
-    "images/states.svg": states.picture,
-    "images/attack.svg": attack.picture,
+    "docs/reference/python.md": python_api.page,
+    "design/privacy/names.md": privacy_api.page,
+    "docs/reference/http.md": http_api.page,
+    "docs/reference/cli.md": commands.page,
+    "docs/reference/configuration.md": settings.page,
+    "docs/reference/metrics.md": metrics.page,
+    "docs/reference/errors.md": errors.page,
+    "docs/images/states.svg": states.picture,
+    "docs/images/attack.svg": attack.picture,
 }
 
 
 def main() -> int:
     stale = []
     for name, make in PAGES.items():
-        path, text = DOCS / name, make()
+        path, text = ROOT / name, make()
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale.append(name)

@@ -1,4 +1,4 @@
-"""Tables in the docs that the command which measures them writes.
+"""Tables in the docs and in design/ that the command which measures them writes.
 
 A page marks the place of a table by two comments; `python -m bench --write` and `python -m race --write` replace what
 is between them:
@@ -34,7 +34,8 @@ class Table(NamedTuple):
 def blocks(root: Path = ROOT) -> dict[str, tuple[Path, str]]:
     """The page and the contents of every block."""
     found: dict[str, tuple[Path, str]] = {}
-    for page in (root / "README.md", *sorted((root / "docs").rglob("*.md"))):
+    pages = (page for folder in ("docs", "design") for page in sorted((root / folder).rglob("*.md")))
+    for page in (root / "README.md", *pages):
         for _, name, contents, _ in _BLOCK.findall(page.read_text(encoding="utf-8")):
             if name in found:
                 raise ValueError(f"two blocks named {name!r}: in {found[name][0]} and in {page}")

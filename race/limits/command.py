@@ -24,7 +24,7 @@ LIMIT = 5000
 NOTE = (
     "The best of each column is green. Over L: units spent beyond the limit. First refusal at: units spent and held "
     "then. A refusal is wrong if the request would have fitted. Messages: packets with data, in both directions. "
-    "docs/race.md has the details."
+    "design/measurements/race.md has the details."
 )
 
 

@@ -63,7 +63,7 @@ def results_table(rows: Sequence[Result]) -> Table:
 
 
 def measured(results: Sequence[Result]) -> Iterator[tables.Table]:
-    """The tables of docs/bench/limits.md, docs/race.md and the README."""
+    """The tables of design/measurements/limits.md, design/measurements/race.md and the README."""
     for sites in dict.fromkeys(row.sites for row in results):
         mine = [row for row in results if row.sites == sites]
         for workload in dict.fromkeys(row.workload for row in mine):

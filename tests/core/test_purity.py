@@ -100,7 +100,7 @@ def test_core_module_uses_no_dynamic_imports_or_globals(path: Path) -> None:
 
 def test_init_files_of_sub_packages_are_empty() -> None:
     """Import contracts do not look through names re-exported by an `__init__`. `countless.privacy` is a library for
-    programs (docs/reference/privacy.md); our own modules import from its files.
+    programs (design/privacy/library.md); our own modules import from its files.
     """
     full = [path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.read_text().strip()]
     assert full == ["privacy"]

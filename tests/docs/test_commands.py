@@ -1,4 +1,4 @@
-"""Every command that a tutorial or a how-to shows is run: here, smaller if it takes long, or by a named test."""
+"""Every command that a page about doing something shows is run: here, smaller if it takes long, or by a named test."""
 
 import gzip
 import re
@@ -17,7 +17,8 @@ from support.commands import run_command
 from support.service import Server, environment
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs/tutorial").glob("*.md")), *sorted((ROOT / "docs/how-to").glob("*.md"))]
+FOLDERS = ("docs/start", "docs/guides", "docs/operate", "docs/paper", "docs/how-to", "design/contributing")
+PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 SHELL = re.compile(r"^ {4}((?:countless|curl|gunicorn|uvicorn|node|pip|openssl|until|for|sleep|pytest)\s\S.*)$")
 ELSEWHERE = {
     "pip install": "packaging/test_package.py",
@@ -31,6 +32,9 @@ ELSEWHERE = {
     "countless restore": "server/test_budget_failures.py",
     "countless forget": "cli/test_service.py",
     "countless sites --forget": "cli/test_service.py",
+    "countless report": "cli/test_report.py",
+    "countless scaling": "lab/arena/test_scaling.py",
+    "countless audit": "lab/audit/test_audit_command.py",
     "countless budget watch": "cli/test_budget.py",
     "gunicorn": "server/test_prefork.py",
     "uvicorn": "docs/test_limit_requests_page.py",
@@ -44,9 +48,9 @@ ELSEWHERE = {
 }
 SMALLER = (
     (r"--sites 256", "--sites 16"),
-    (r"--sites 1000", "--sites 100"),
+    (r"--sites 10+", "--sites 100"),
     (r"--events 2e4", "--events 300"),
-    (r"--events 1e[89]", "--events 1e4"),
+    (r"--events 1e\d+", "--events 1e4"),
     (r"(countless attack (?!.*--sites).*)", r"\1 --sites 16 --alpha 0.05"),
     (r"(countless attack (?!.*--events).*)", r"\1 --events 300"),
     (r"(countless attack .*)", r"\1 --trials 1 --jobs 1"),
@@ -64,7 +68,7 @@ def shown(page: Path) -> list[str]:
 
 
 def here(page: str) -> list[str]:
-    return [line for line in shown(ROOT / "docs" / page) if not line.startswith(tuple(ELSEWHERE))]
+    return [line for line in shown(ROOT / page) if not line.startswith(tuple(ELSEWHERE))]
 
 
 def run(line: str, **variables: str) -> str:
@@ -76,7 +80,7 @@ def run(line: str, **variables: str) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_is_run_by_a_test(page: Path) -> None:
     ran = Path(__file__).read_text(encoding="utf-8")
-    name = f"{page.parent.name}/{page.name}"
+    name = page.relative_to(ROOT).as_posix()
     for line in shown(page):
         others = [path for start, path in ELSEWHERE.items() if line.startswith(start)]
         assert all((ROOT / "tests" / path).exists() for path in others)
@@ -108,7 +112,7 @@ def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COUNTLESS_URL", server.url)
     assert run("countless sites") == "no sites: no program is connected\n"
     run("countless add requests 3000000")
-    output = serve_commands(server, here("how-to/alert-on-a-threshold.md"), monkeypatch)
+    output = serve_commands(server, here("docs/how-to/alert-on-a-threshold.md"), monkeypatch)
     assert output.count("(from 3,000,000 to ") == 1
     run("countless counter delete requests")
 
@@ -116,9 +120,9 @@ def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.slow
 def test_first_deployment_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one machine, closed: everything that is started in the directory of the coordinator finds its token."""
-    page = (ROOT / "docs/tutorial/first-deployment.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/start/deploy.md").read_text(encoding="utf-8")
     program = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)[0]
-    lines = [line for line in here("tutorial/first-deployment.md") if re.match("countless (get|watch)|curl", line)]
+    lines = [line for line in here("docs/start/deploy.md") if re.match("countless (get|watch)|curl", line)]
     monkeypatch.chdir(tmp_path)
     with Server(tmp_path / "countless-state", closed=True) as server:
         exec(program.replace("http://127.0.0.1:2686", server.url), {})  # noqa: S102 - our own page
@@ -134,10 +138,10 @@ def test_first_deployment_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs/how-to/windows.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guides/windows.md").read_text(encoding="utf-8")
     questions = re.findall(r"`(countless (?:get|rate) requests[^`]*)`", page)
     assert len(questions) == 5
-    create, change, delete, *curls = here("how-to/windows.md")
+    create, change, delete, *curls = here("docs/guides/windows.md")
     serve_commands(server, [create, change], monkeypatch)
     with countless.connect(server.url, site="shown") as client:
         client.counter("requests", per="hour", tz="Europe/Berlin").labels(tenant="acme").inc(5)
@@ -148,7 +152,7 @@ def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.Monk
             raise KeyboardInterrupt
 
         monkeypatch.setattr("countless.cli.top.sleep", interrupt)
-        top, live, now, last, today, total, quantile = here("how-to/who-is-it.md")
+        top, live, now, last, today, total, quantile = here("docs/guides/top-and-quantiles.md")
         assert all("acme" in run(each) for each in (top, now, today, total))
         run(last)  # an hour in which nothing was counted
         assert "acme" in run_command(*shlex.split(live)[1:]).stdout
@@ -161,7 +165,9 @@ def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.Monk
 @pytest.mark.slow
 def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (
-        here("how-to/limit-spending.md") + here("how-to/slowapi-flask-limiter.md") + here("how-to/limit-requests.md")
+        here("docs/guides/limit-spending.md")
+        + here("docs/guides/web-frameworks.md")
+        + here("docs/start/limit-requests.md")
     )
     script = "printf '%s\\n' " + next(line for line in lines if "$KEY" in line)
     variables = environment(KEY="me")
@@ -175,9 +181,9 @@ def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.slow
 def test_commands_with_tokens_and_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, site, read = [
-        line for line in here("tutorial/first-deployment.md") if re.match("countless token|openssl", line)
+        line for line in here("docs/start/deploy.md") if re.match("countless token|openssl", line)
     ]
-    serve = next(line for line in shown(ROOT / "docs/tutorial/first-deployment.md") if "--tls-cert" in line)
+    serve = next(line for line in shown(ROOT / "docs/start/deploy.md") if "--tls-cert" in line)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COUNTLESS_STATE_DIR", str(tmp_path / "state"))
     subprocess.run(shlex.split(certificate), check=True, capture_output=True)
@@ -199,7 +205,9 @@ def test_commands_of_plans_and_simulations_run_when_they_are_smaller(
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{second},{'ab' if second % 9 else 'c'}\n" for second in range(900))
     Path("traffic.csv.gz").write_bytes(gzip.compress(f"t,site\n{rows}".encode()))
-    for line in dict.fromkeys(here("how-to/choose-parameters.md") + here("tutorial/first-counter.md")):
+    for line in dict.fromkeys(
+        here("docs/guides/accuracy.md") + here("docs/start/count.md") + here("docs/operate/scale.md")
+    ):
         run(smaller(line))
 
 
@@ -209,8 +217,8 @@ def test_attacks_run_when_they_are_smaller(monkeypatch: pytest.MonkeyPatch) -> N
         name = "persistent"
 
     monkeypatch.setitem(ADVERSARIES, "persistent", Persistent)
-    lines = here("tutorial/first-attack.md") + here("how-to/add-an-adversary.md")
-    lines += [line.replace("NAME", "deterministic") for line in here("how-to/add-a-scheme.md")]
+    lines = here("docs/paper/attacks.md") + here("design/contributing/add-an-adversary.md")
+    lines += [line.replace("NAME", "deterministic") for line in here("design/contributing/add-a-scheme.md")]
     output = "".join(run(smaller(line)) for line in lines)
     assert "failure rate" in output
     assert "< 0.950" in output
@@ -218,9 +226,7 @@ def test_attacks_run_when_they_are_smaller(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.soak
 def test_attacks_end_as_the_tutorial_says() -> None:
-    oblivious, broken, ours, _, reader, sampled = [
-        run(line, COLUMNS="120") for line in here("tutorial/first-attack.md")
-    ]
+    oblivious, broken, ours, _, reader, sampled = [run(line, COLUMNS="120") for line in here("docs/paper/attacks.md")]
     for output in (oblivious, ours, sampled):
         assert re.search(r" 0/20 .* < 0\.139", output)
     assert " 20/20 " in broken

@@ -12,7 +12,7 @@ from countless.cli.main import build
 from support.service import Server
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "design").rglob("*.md"))]
 COMMANDS = typer.main.get_command(build())
 SHOWN = re.compile(r"^(?: {4}|)((?:[A-Z_]+=\S+ )*countless [a-z].*)$", re.MULTILINE)
 LINES = [
@@ -27,9 +27,7 @@ def blocks(page: Path) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if "docs" in page.parts and blocks(page)], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if blocks(page)], ids=lambda page: page.stem)
 def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, names = blocks(page), dict[str, object]()
     if "connect(" not in code:

@@ -1,4 +1,4 @@
-"""docs/how-to/limit-requests.md does what it promises: its program, in three real replicas, with its rule."""
+"""docs/start/limit-requests.md does what it promises: its program, in three real replicas, with its rule."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from support.uvicorn_app import Reply, UvicornApp
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "limit-requests.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "start" / "limit-requests.md").read_text()
 PROGRAM = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL)
 RULE = re.search(r"countless (budget create 'keys.*)", PAGE)
 LIMIT = 100

@@ -13,7 +13,7 @@ from countless.wire import families, frames
 from countless.wire.frames import decode_down, decode_up, encode_frames
 
 ROOT = Path(__file__).parents[2]
-WIRE = (ROOT / "docs/reference/wire.md").read_text(encoding="utf-8")
+WIRE = (ROOT / "design/wire.md").read_text(encoding="utf-8")
 VECTORS = re.findall(r"^\| `(\w+\(.*)` \| `([0-9a-f ]+)` \|$", WIRE, re.MULTILINE)
 NAMES = {**vars(families), **vars(messages), **vars(triggers), **vars(frames)}
 

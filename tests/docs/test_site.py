@@ -1,4 +1,4 @@
-"""The documentation site: it builds, loads nothing from elsewhere, and its formulas are typeset."""
+"""The site builds, loads nothing from elsewhere, and its formulas are typeset; links lead somewhere."""
 
 import json
 import os
@@ -6,13 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from mkdocs.exceptions import PluginError
 
 from tools.index_page import first_screen
 from tools.plain_math import latex
+from tools.repository_links import broken, on_page_markdown
 
 ROOT = Path(__file__).parents[2]
+REPOSITORY = [*sorted(ROOT.glob("*.md")), ROOT / "tests/README.md", *sorted((ROOT / "design").rglob("*.md"))]
 LOADED = re.compile(
     r"<(?:script|img|iframe)[^>]* src=[\"']?(https?:[^\"' >]*)|<link[^>]* href=[\"']?(https?:[^\"' >]*)"
 )
@@ -31,7 +35,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(site: Path) -> None:
     pages = list(site.rglob("*.html"))
-    assert len(pages) > 70
+    assert len(pages) > 30
     for page in pages:
         assert not LOADED.findall(page.read_text(encoding="utf-8")), page
     assert not [
@@ -40,11 +44,24 @@ def test_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(site: Pa
 
 
 @pytest.mark.slow
-def test_every_theory_page_has_typeset_formulas_and_no_unfinished_one(site: Path) -> None:
-    for page in (site / "theory").glob("*/index.html"):
-        text = page.read_text(encoding="utf-8")
-        assert "<math" in text, page
-        assert "arithmatex" not in text, page
+def test_pages_about_the_paper_have_typeset_formulas_and_no_page_has_an_unfinished_one(site: Path) -> None:
+    assert "<math" in (site / "paper" / "index.html").read_text(encoding="utf-8")
+    for page in site.rglob("*.html"):
+        assert "arithmatex" not in page.read_text(encoding="utf-8"), page
+
+
+@pytest.mark.parametrize("page", REPOSITORY, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_of_a_page_in_the_repository_lead_to_files_and_headings(page: Path) -> None:
+    assert not list(broken(page))
+
+
+def test_link_from_the_site_to_the_repository_needs_a_file_and_a_heading() -> None:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="index.md"))
+    made = on_page_markdown("[claims](repo:design/claims.md)", page)
+    assert re.fullmatch(r"\[claims\]\(https://\S+/blob/v\d\S+/design/claims\.md\)", made)
+    for wrong in ("repo:design/claim.md", "repo:design/claims.md#c0"):
+        with pytest.raises(PluginError, match=r"index\.md: no "):
+            on_page_markdown(f"[claims]({wrong})", page)
 
 
 @pytest.mark.slow

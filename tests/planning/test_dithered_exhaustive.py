@@ -1,4 +1,4 @@
-"""The theorem of docs/theory/dithered.md against every adversary, by brute force, on rounds of up to four phases.
+"""The theorem of design/proofs/dithered.md against every adversary, by brute force, on rounds of up to four phases.
 
 A world is what is secret: the offsets, and for each threshold the cell of one event that it lies in. Each site has a
 step of its own. Windows end where cells end, so the thresholds in given cells have probability 1/(m_1! m_2! ..), up to

@@ -1,4 +1,4 @@
-"""The theorem of docs/theory/dithered.md against the best adaptive adversary, on small rounds.
+"""The theorem of design/proofs/dithered.md against the best adaptive adversary, on small rounds.
 
 Two phases, a few sites, small steps, equal or not. The adversary chooses, event by event, which site counts next, and
 sees only when the answer moves. What it knows is then fully described by where the counters stand, and where they stood

@@ -1,4 +1,4 @@
-"""Thresholds whose last digits are drawn anew, by brute force: docs/theory/dithered.md, section 4, drawing thresholds.
+"""Thresholds whose last digits are drawn anew, by brute force: design/proofs/dithered.md, section 4.
 
 Places are in events, and windows end where cells of one event end. So thresholds in given cells, m_i of them in the
 same one, have the volume 1/(m_1! m_2! ..). A block is a row of cells.

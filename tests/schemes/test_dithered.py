@@ -1,4 +1,4 @@
-"""`dithered` and a slow reference: one lattice point at a time, B as a sum of fractions (docs/theory/dithered.md)."""
+"""`dithered` and a slow reference: one lattice point at a time, B as a sum of fractions (design/proofs/dithered.md)."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""`partial_dp`: every correction to the paper (docs/theory/partial-dp.md) is a test; and noise off is `blocks`.
+"""`partial_dp`: every correction to the paper (design/proofs/partial-dp.md) is a test; and noise off is `blocks`.
 
 The rows on theorems 3-4 and on slack names belong to `privacy`; they are checked here once more, from the outside.
 """

@@ -24,7 +24,7 @@ from support.service import TIMEOUT_S, Server, until
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[2] / "docs/how-to/reverse-proxy.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/operate/tokens-and-tls.md").read_text(encoding="utf-8")
 STOCK = "server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {upstream}; }} }}"
 NGINX = """
 daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;

@@ -95,7 +95,7 @@ def _print(console: Console, matches: list[Match]) -> None:
         console.print(_list(matches))
     if any(map(unrandomised, matches)):
         console.print(f"{MARK} Take more events or sites.", highlight=False)
-    console.print("Games without a failure are not a proof. The proofs are in docs/theory.", highlight=False)
+    console.print("Games without a failure are not a proof. The proofs are in design/proofs.", highlight=False)
 
 
 def _style(match: Match) -> str:

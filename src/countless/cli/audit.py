@@ -76,4 +76,4 @@ def _print(console: Console, findings: tuple[AuditFinding, ...]) -> None:
         console.print(f"{finding.audit}, {finding.shape}: {finding.power}.", highlight=False)
         if finding.violated:
             console.print(f"  seen: {finding.witness}", highlight=False, markup=False)
-    console.print("This is no proof. The proof is in docs/theory/partial-dp.md.", highlight=False)
+    console.print("This is no proof. The proof is in design/proofs/partial-dp.md.", highlight=False)

@@ -157,7 +157,7 @@ def _print_traffic(traffic: _Traffic, lines: dict[str, Candidate], alpha: float,
 
 
 def _plan_budget(limit: int, sites: int, slack: float, as_json: bool) -> None:
-    """The bounds of docs/theory/budgets.md."""
+    """The bounds of design/proofs/budgets.md."""
     require_amount("budget", limit)
     require_amount("sites", sites, maximum=MAX_SITES)
     require_slack(slack)

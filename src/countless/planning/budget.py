@@ -1,4 +1,4 @@
-"""How many messages a budget costs: the bounds of [budgets](docs/theory/budgets.md), which has the proofs."""
+"""How many messages a budget costs: the bounds of [budgets](design/proofs/budgets.md), which has the proofs."""
 
 from math import inf, log
 

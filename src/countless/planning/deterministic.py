@@ -1,4 +1,4 @@
-"""The cost of `deterministic`, which has no parameters to choose (docs/theory/oblivious.md, section 1).
+"""The cost of `deterministic`, which has no parameters to choose (design/proofs/oblivious.md, section 1).
 
 After a report at count n a site sends nothing while its count is at most n rho, rho = (1+alpha)/(1-alpha). There is no
 randomness, no round and no failure.

@@ -1,6 +1,6 @@
 """How likely a Poisson process is to leave the strip between two straight lines.
 
-Proofs: docs/theory/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point. Two events before
+Proofs: design/proofs/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point. Two events before
 the m-th point:
 
     too few    tau_(j+1) > w + u j   for some j = 0 .. m-1

@@ -1,6 +1,6 @@
 """The calibration of `sampled`: how large a step fresh coins allow, and when to synchronise.
 
-Proofs: docs/theory/sampled.md. With time in steps since the round start, t = n/step, and R reports so far,
+Proofs: design/proofs/sampled.md. With time in steps since the round start, t = n/step, and R reports so far,
 the answer is N0 + step (R + b), and the guarantee is |R + b - t| <= E + alpha t until the m-th report, where
 E = alpha N0/step. Both boundaries are straight lines:
 

@@ -1,4 +1,4 @@
-"""Partial differential privacy, usable on its own: docs/reference/privacy.md."""
+"""Partial differential privacy, usable on its own: design/privacy/library.md."""
 
 from countless.privacy.audit import AuditResult, audit
 from countless.privacy.binary_mechanism import BinaryMechanism

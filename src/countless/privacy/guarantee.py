@@ -7,7 +7,7 @@ leaks i:
     P(transcript in E | S)  <=  exp(epsilon) P(transcript in E | S') + delta.
 
 The leak map belongs to the guarantee: which positions are leaked depends on the transcript. A composition that is not
-proved raises InvalidParameter. Proofs: docs/theory/partial-dp.md.
+proved raises InvalidParameter. Proofs: design/proofs/partial-dp.md.
 """
 
 from collections.abc import Callable, Hashable
@@ -126,7 +126,7 @@ class PartialDPGuarantee:
         """The same kind of mechanism `times` times, each chosen adaptively; the transcript is their tuple.
 
         Basic composition is exact: there are mechanisms whose `times` runs cost `times * epsilon`, so advanced
-        composition is false for partial privacy (docs/theory/partial-dp.md, composition).
+        composition is false for partial privacy (design/proofs/partial-dp.md, composition).
         """
         if method != "basic":
             raise InvalidParameter("method", method, "basic: a counterexample rules out advanced composition")

@@ -1,4 +1,4 @@
-"""Tight forms for pure partial privacy (proofs: docs/theory/posterior.md).
+"""Tight forms for pure partial privacy (proofs: design/proofs/posterior.md).
 
 With delta = 0 the posterior probability of a fact about an unleaked point is within `tanh(epsilon/4)` of its prior,
 where the paper has `e^epsilon - 1`. There is no union bound over queries, and the failures of the two steps do not add

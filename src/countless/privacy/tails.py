@@ -1,4 +1,4 @@
-"""Moment generating functions of the noise, for tails (proofs: docs/theory/posterior.md).
+"""Moment generating functions of the noise, for tails (proofs: design/proofs/posterior.md).
 
 Integer Laplace noise of scale b has the moment generating function `1/(1 - (sinh(s/2)/sinh(1/(2b)))^2)`,
 never more than the `1/(1 - b^2 s^2)` of the continuous law, so every continuous tail holds for it too.

@@ -6,7 +6,7 @@ sample given the transcript (resampling), and that posterior is close to the pri
 the two steps, which the paper calls c and d in changing roles, have fixed names here: `sample_slack` and
 `posterior_slack`. `Sample` holds what is known about the queries.
 
-docs/theory/partial-dp.md has a table of the errors and failures, and of the corrections to the paper with their
+design/proofs/partial-dp.md has a table of the errors and failures, and of the corrections to the paper with their
 reasons. Tight pure forms are in `countless.privacy.pure`.
 """
 

@@ -5,8 +5,8 @@ the event, that the threshold was passed just now; so the guarantee is partial. 
 phases: a phase ends at a private threshold, and only then the public value moves, to the noisy sum of all finished
 phases.
 
-Corrections to the paper, with reasons: docs/theory/partial-dp.md. A threshold is also tested at the start of its phase,
-since its noise may be below `-threshold`.
+Corrections to the paper, with reasons: design/proofs/partial-dp.md. A threshold is also tested at the start of its
+phase, since its noise may be below `-threshold`.
 """
 
 from dataclasses import dataclass

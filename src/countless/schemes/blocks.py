@@ -22,7 +22,7 @@ class Blocks(PlannedScheme[ObliviousPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: Xiong, Zhu, Huang (NeurIPS 2023), Algorithm 1; docs/theory/oblivious.md.
+    References: Xiong, Zhu, Huang (NeurIPS 2023), Algorithm 1; design/proofs/oblivious.md.
     """
 
     name = "blocks"

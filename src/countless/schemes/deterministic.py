@@ -7,7 +7,7 @@ messages are sent if tolerances are as the square roots of the counts: so busy s
 - A busy site lends: its trigger gets a smaller alpha. It has lent (growth - its own growth) * r, rounded down.
 - Another site borrows: its trigger gets `extra` events.
 
-What is borrowed is never more than what is lent, whatever the sites count from then on (docs/theory/oblivious.md).
+What is borrowed is never more than what is lent, whatever the sites count from then on (design/proofs/oblivious.md).
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from countless.core.random_source import RandomSource
 from countless.core.triggers import PHASES, GeometricGrowth, Trigger
 from countless.planning.deterministic import plan_deterministic
 
-# Chosen by trial on recorded, balanced, wandering and hostile traffic (docs/theory/oblivious.md, section 1):
+# Chosen by trial on recorded, balanced, wandering and hostile traffic (design/proofs/oblivious.md, section 1):
 MAX_EXCESS = 1.5  # a tolerance this many times its target is lent from; one that is raised is raised to this
 MIN_RAISE = 2  # a tolerance is raised only to this many times what it was
 MIN_SAVING = 2  # messages that a change must save or give up until the site's count has doubled: it costs one itself
@@ -229,7 +229,7 @@ class Deterministic(Scheme):
     >>> tracker.messages.up, tracker.answer.lower <= 1000 <= tracker.answer.upper
     (29, True)
 
-    References: Cormode, Muthukrishnan, Yi (2008); docs/theory/oblivious.md has the two-sided form.
+    References: Cormode, Muthukrishnan, Yi (2008); design/proofs/oblivious.md has the two-sided form.
     """
 
     name = "deterministic"

@@ -1,4 +1,4 @@
-"""`dithered`: secret lattices and secret thresholds; theorem and proof in docs/theory/dithered.md."""
+"""`dithered`: secret lattices and secret thresholds; theorem and proof in design/proofs/dithered.md."""
 
 from collections.abc import Iterable, Sequence
 from math import inf
@@ -213,7 +213,7 @@ class Dithered(PlannedScheme[DitheredPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: docs/theory/dithered.md.
+    References: design/proofs/dithered.md.
     """
 
     name = "dithered"

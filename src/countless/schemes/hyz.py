@@ -57,8 +57,8 @@ class Hyz(PlannedScheme[ObliviousPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: Huang, Yi, Zhang (PODS 2012); docs/theory/oblivious.md for the bound used here, which holds at all times
-    for one copy; theirs takes medians of several copies and costs more.
+    References: Huang, Yi, Zhang (PODS 2012); design/proofs/oblivious.md for the bound used here, which holds at all
+    times for one copy; theirs takes medians of several copies and costs more.
     """
 
     name = "hyz"

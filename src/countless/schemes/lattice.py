@@ -70,7 +70,7 @@ class Lattice(PlannedScheme[ObliviousPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: docs/theory/oblivious.md.
+    References: design/proofs/oblivious.md.
     """
 
     name = "lattice"

@@ -78,7 +78,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
     >>> tracker.answer.lower <= 50_000 <= tracker.answer.upper
     True
 
-    References: Xiong, Zhu, Huang (NeurIPS 2023); docs/theory/partial-dp.md.
+    References: Xiong, Zhu, Huang (NeurIPS 2023); design/proofs/partial-dp.md.
     """
 
     name = "partial_dp"
@@ -92,7 +92,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
 class PartialDPPaper(PartialDP):
     """`partial_dp` with the paper's own constants, for comparison: several times the cost.
 
-    Formal guarantees: those of `partial_dp`, by claim C of docs/theory/partial-dp.md.
+    Formal guarantees: those of `partial_dp`, by claim C of design/proofs/partial-dp.md.
 
     >>> from countless import Tracker
     >>> tracker = Tracker(sites=4, alpha=0.2, scheme="partial_dp_paper", seed=1)
@@ -100,7 +100,7 @@ class PartialDPPaper(PartialDP):
     >>> tracker.answer.lower <= 20_000 <= tracker.answer.upper
     True
 
-    References: Xiong, Zhu, Huang (NeurIPS 2023); docs/theory/partial-dp.md.
+    References: Xiong, Zhu, Huang (NeurIPS 2023); design/proofs/partial-dp.md.
     """
 
     name = "partial_dp_paper"

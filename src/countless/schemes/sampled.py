@@ -29,7 +29,7 @@ class Sampled(PlannedScheme[SampledPlan]):
     (True, True)
 
     References: the shape of Cohen, Shechner, Stemmer (2025, arXiv 2509.05870), reconstructed from its abstract;
-    docs/theory/sampled.md.
+    design/proofs/sampled.md.
     """
 
     name = "sampled"

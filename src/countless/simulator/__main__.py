@@ -5,7 +5,7 @@
 
 Real are the client with its session, budgets, windows and files, the site server with its registry, the commit
 pipeline and the stores. Simulated are the network, the disk's failures, the threads, the clocks and the random numbers.
-docs/simulation.md lists the faults and the checks.
+design/simulation.md lists the faults and the checks.
 """
 
 import argparse

@@ -7,7 +7,7 @@ A frame is a MessagePack array of items, each an array [kind, fields...]: the fo
 
 Everything has a limit, because the peer is not trusted: the bytes of a frame, the length of a name, the size of a
 number (bounds are computed in floating point, which ends at 2^1024). Anything that is not a frame is a `ProtocolError`.
-docs/reference/wire.md describes the exchange and has test vectors.
+design/wire.md describes the exchange and has test vectors.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -58,7 +58,7 @@ def test_oblivious_schemes_break_in_small_fleets() -> None:
         assert play(Setting(scheme, JUMP, 256, 0.05, 0.05, 100_000), 1).violated_at is not None, scheme
 
 
-# The same adversary with access to the message counter (docs/explanation/threat-model.md).
+# The same adversary with access to the message counter (docs/understand/threat-model.md).
 @pytest.mark.parametrize("scheme", ["dithered", "lattice"])
 def test_message_reader_breaks_schemes_with_secrets(scheme: str) -> None:
     setting = Setting(scheme, adversary_named("message-reader"), 256, 0.05, 0.05, 20_000)

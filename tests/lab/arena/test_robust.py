@@ -3,7 +3,7 @@
 False alarms: each game fails with probability at most delta = 1e-7 by the scheme's guarantee. There are fewer than
 10,000 games in `make soak`, so at most 0.1 % for the whole file, and 156 in `make test`, so at most 2e-5, whatever the
 seeds. No failure in 200 games means a failure rate below 1.5 % under that adversary (95 % confidence), in 3 games only
-one below 63 %; the proofs are in docs/theory.
+one below 63 %; the proofs are in design/proofs.
 
 The start of a tracker has no random numbers to guess, so every site gets a head start, just long enough that a round
 with random numbers is in force at the first move; each game lasts into another such round at least. Below about 190

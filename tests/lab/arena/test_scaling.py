@@ -2,7 +2,7 @@
 
 Pinned seeds: the random numbers hardly change a message count, which is an average over thousands of reports (its
 standard deviation is below 1 % here), so the tolerances are about the slopes themselves. They are not exactly 1/2 and
-1: the bounds have logarithms, and a synchronisation costs 2k. docs/arena.md has the figures.
+1: the bounds have logarithms, and a synchronisation costs 2k. design/measurements/arena.md has the figures.
 """
 
 import csv

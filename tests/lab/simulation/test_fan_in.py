@@ -1,4 +1,4 @@
-"""Fan-in (docs/scale.md): processes behind an agent are one site that sees the interleaving of what they count."""
+"""Fan-in (docs/operate/scale.md): processes behind an agent are one site that sees their counts interleaved."""
 
 import os
 import selectors

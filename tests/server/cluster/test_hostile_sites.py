@@ -1,4 +1,4 @@
-"""A hostile site with the credentials and permissions of docs/nats.md, at a real broker, against a real coordinator."""
+"""A hostile site with the credentials and permissions of design/cluster.md, at a real broker and coordinator."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ from support.nats import Node, node
 
 pytestmark = pytest.mark.slow
 
-DOCS = Path(__file__).parents[3] / "docs" / "nats.md"
+DOCS = Path(__file__).parents[3] / "design" / "cluster.md"
 SITE = "web-1"  # of the documented permissions
 FORGED = msgspec.msgpack.encode(ForwardedRequest("DELETE", "/api/v1/counters/hits", b"", [], b"", ["operator"], None))
 

@@ -2,7 +2,7 @@
 
     app.add_middleware(LimitRequests, client=countless.connect(), budget="keys/{key}", key=header_key("x-api-key"))
 
-docs/how-to/limit-requests.md has the answers, header fields and options.
+docs/start/limit-requests.md has the answers, header fields and options.
 """
 
 import json

@@ -8,7 +8,7 @@ refused: what was handed in may be sent again, and must not be taken for the end
 
 A rolling budget has one period, 0, for ever. When it was not used for a window it is handed in, too. It is *cut off*
 when the coordinator has not answered for the length of the rule's lease: from then on it admits nothing, because the
-coordinator may count this process as lost and let others have its units (docs/theory/budgets.md).
+coordinator may count this process as lost and let others have its units (design/proofs/budgets.md).
 """
 
 from collections.abc import Callable

@@ -17,7 +17,7 @@ site with room returns it and reports. If the units are then too few, the reques
 | otherwise                            | a new round; the request waits for it                             |
 
 Right after a recall no hold is loose. A refused site is recalled as soon as units return that it was refused.
-[Budgets](docs/theory/budgets.md) proves that no more than the limit is ever admitted, and when a request is refused.
+[Budgets](design/proofs/budgets.md) proves that no more than the limit is ever admitted, and when a request is refused.
 """
 
 from collections.abc import Iterable

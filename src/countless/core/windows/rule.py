@@ -9,7 +9,7 @@ from countless.errors import InvalidParameter
 DEFAULT_KEEP = {"minute": 1440, "hour": 744, "day": 400, "month": 60}  # a day, a month, a year, five years
 MAX_FLOOR = 1 << 128  # like `add`: more is not a float on some way
 # The default floor is the last closed window divided by this. A smaller floor makes a burst of reports after an edge:
-# more than three times the average at 1,000 sites (docs/bench/windows.md).
+# more than three times the average at 1,000 sites (design/measurements/windows.md).
 FLOOR_SHARE = 3
 
 

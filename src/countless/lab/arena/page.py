@@ -30,7 +30,7 @@ PAGE = """<!doctype html>
 initial-scale=1"> <title>Countless: report</title> <style>{style}</style> <script>{script}</script> </head>
 <body> <h1>Countless</h1> <p class="lead">A global count over many machines, within 1 ± alpha at every
 moment, also when traffic reacts to the answers. Games come from a seed and can be repeated. Not broken
-in these games is not a proof: the proofs are in docs/theory.</p> {body} </body> </html>
+in these games is not a proof: the proofs are in design/proofs.</p> {body} </body> </html>
 """
 
 PARTS = (

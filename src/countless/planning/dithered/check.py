@@ -1,4 +1,4 @@
-"""An independent check of a finished `dithered` plan (docs/theory/dithered.md, theorem and conditions 1-6).
+"""An independent check of a finished `dithered` plan (design/proofs/dithered.md, theorem and conditions 1-6).
 
 It shares with the planner the data of the plan and nothing else:
 

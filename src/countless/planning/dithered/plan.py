@@ -1,8 +1,9 @@
 """The plan of a `dithered` round: its phases, its step, its answers and the law of its secret thresholds.
 
 The round has phases. Phase j ends when the estimate reaches a secret threshold; inside a phase the public answer does
-not move. The thresholds are uniform on the ordered lists that keep each of them in its window. docs/theory/dithered.md
-states and proves what a plan must satisfy; `dithered.plan_dithered` makes one, `dithered_check` verifies it.
+not move. The thresholds are uniform on the ordered lists that keep each of them in its window.
+design/proofs/dithered.md states and proves what a plan must satisfy;
+`dithered.plan_dithered` makes one, `dithered_check` verifies it.
 """
 
 from collections.abc import Sequence

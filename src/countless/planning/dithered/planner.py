@@ -1,4 +1,4 @@
-"""Plans for `dithered` rounds: secret lattices and secret thresholds (docs/theory/dithered.md).
+"""Plans for `dithered` rounds: secret lattices and secret thresholds (design/proofs/dithered.md).
 
     dithered_plan.py      the plan
     dithered_schedule.py  exact numbers for a given shape (lengths and dithers of the phases)

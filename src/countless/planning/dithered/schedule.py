@@ -1,4 +1,4 @@
-"""From a shape to a round: the exact numbers of the `dithered` theorem (docs/theory/dithered.md).
+"""From a shape to a round: the exact numbers of the `dithered` theorem (design/proofs/dithered.md).
 
 A *shape* is the list of phase lengths T_j and dither widths w_j. `solve` computes from it, without approximation, every
 slack and the allowance. So every shape gives a round with a proof; `dithered_search` looks for a cheap one.

@@ -1,4 +1,4 @@
-"""A step for each slot of a `dithered` round (docs/theory/dithered.md, section 7).
+"""A step for each slot of a `dithered` round (design/proofs/dithered.md, section 7).
 
 A plan is made for equal steps. It covers other steps if, at every tilt that its slacks use, the tail bound of the sum
 of these errors is no larger than the plan's own, or by so little that the risks still add up to eta. Given that, the

@@ -7,8 +7,8 @@ K(s) = ln( sinh(s/2) / (s/2) ) and any s > c >= 0,
     integral over u > 0 of exp(c u) Pr[X >= x + u] du  <=  exp(sites K(s) - s x) / (s - c) * min(1, 1/(s sqrt(2 pi D)))
 
 with D = K''(s) (sites - 3/2): the first factor is Chernoff's, the second says that the tilted sum has no density above
-a normal one's (docs/theory/dithered.md, section 3.7). The best s is near the one with sites K'(s) = x. Everything here
-is parametrised by that s (the *tilt*), because the exponent, the slack x and the slope are explicit functions of it.
+a normal one's (design/proofs/dithered.md, section 3.7). The best s is near the one with sites K'(s) = x. Everything
+here is parametrised by that s (the *tilt*): the exponent, the slack x and the slope are explicit functions of it.
 
 Rounding: the slack returned is inflated, so that it is never below the true root.
 """

@@ -1,6 +1,6 @@
 """The calibration of `blocks`: one report in each block of `step` events, at a uniform place.
 
-The error of a site, in steps, is a centred coin: psi(s) = s^2/8 (docs/theory/oblivious.md, section 4).
+The error of a site, in steps, is a centred coin: psi(s) = s^2/8 (design/proofs/oblivious.md, section 4).
 """
 
 from countless.planning.oblivious.planner import ObliviousPlan, SiteError, plan_step_per_report

@@ -1,4 +1,5 @@
-"""The calibration of `hyz`: sampled reports, each site estimated by its last one (docs/theory/oblivious.md, section 5).
+"""The calibration of `hyz`: sampled reports, each site estimated by its last one
+(design/proofs/oblivious.md, section 5).
 
 After Huang, Yi and Zhang (2012), one copy. For the error of a site, in steps, psi(s) = -s - ln(1-s), 0 < s < 1. Reports
 are not steps of the estimate here, so the round's length is bounded by Chernoff: except with probability eta/64 the

@@ -1,6 +1,6 @@
 """The calibration of `lattice`: each site reports on its own randomly shifted lattice.
 
-The error of a site, in steps, is uniform on ±1/2: psi(s) = ln( sinh(s/2) / (s/2) ); docs/theory/oblivious.md, part 3.
+The error of a site, in steps, is uniform on ±1/2: psi(s) = ln( sinh(s/2) / (s/2) ); design/proofs/oblivious.md, part 3.
 """
 
 from math import exp, log, log1p

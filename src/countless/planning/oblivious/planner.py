@@ -7,7 +7,7 @@ in steps. If the round does not get beyond t_max steps, it fails with probabilit
     F  =  (1+alpha) / (1 - e^(-s (1+alpha) h))  +  (1-alpha) e^(s alpha h) / (1 - e^(-s (1-alpha) h)).
 
 Every s > 0 and every integer h >= 1 is valid; we take the best s, and h = ln(1/alpha)/s rounded up. Proof:
-docs/theory/oblivious.md, section 2.
+design/proofs/oblivious.md, section 2.
 """
 
 from collections.abc import Callable

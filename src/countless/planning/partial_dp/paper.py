@@ -1,4 +1,4 @@
-"""The paper's constant, and its main theorem with every constant stated (proofs: docs/theory/partial-dp.md)."""
+"""The paper's constant, and its main theorem with every constant stated (proofs: design/proofs/partial-dp.md)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class MessageBound:
 
 
 def theorem_1(sites: int, alpha: float, total: int, delta: float) -> MessageBound:
-    """The paper's main theorem for `partial_dp` with its own constants: claim D of docs/theory/partial-dp.md.
+    """The paper's main theorem for `partial_dp` with its own constants: claim D of design/proofs/partial-dp.md.
 
     >>> found = theorem_1(1024, 0.01, 10**9, 0.05)
     >>> found.rounds, {name: round(messages) for name, messages in found.terms.items()}

@@ -1,7 +1,7 @@
 """Plans for `partial_dp`, the paper's Algorithms 1 and 2, in two calibrations.
 
 `paper` has the constants of the paper; what the paper leaves open is decided, and the error proved, in
-docs/theory/partial-dp.md. `proven` has the constants that our bound needs, and is the cheaper of two rounds: a noisy
+design/proofs/partial-dp.md. `proven` has the constants that our bound needs, and is the cheaper of two rounds: a noisy
 one (`partial_dp_proven`), and the trivial one below.
 
 The trivial round has no noise: every report ends a phase (threshold 1) and the exact number of crossings is

@@ -3,7 +3,7 @@
 A round has K = 2^p phases of threshold T, noise of scale b1 on the thresholds and b2 on the nodes of the tree. With
 E = `allowance`, the answer `N0 + step (noisy prefix sum + offset)` is within 1 ± alpha throughout the round, with
 probability at least 1 - eta, if alpha N0/step >= E and the sum over j < K of H_j + L_j is at most eta. H_j and L_j, the
-chances to be too high or too low in phase j, and the proof: docs/theory/partial-dp.md, claims A and B.
+chances to be too high or too low in phase j, and the proof: design/proofs/partial-dp.md, claims A and B.
 """
 
 from collections.abc import Callable, Sequence

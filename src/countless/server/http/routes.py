@@ -1,7 +1,7 @@
 """The JSON API under `/api/v1`: handlers, and the table of operations that routes and OpenAPI document come from.
 
 The read scope gets estimate, lower, upper, state and the time of reading, and nothing finer: a reader who learns when
-or how often sites report could steer the error (docs/explanation/threat-model.md).
+or how often sites report could steer the error (docs/understand/threat-model.md).
 """
 
 from typing import TypeVar

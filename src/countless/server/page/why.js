@@ -68,7 +68,7 @@ function createPlayer(match) {
 function promise() {
   return [element("p", { class: "lead" }, "Every number here has a range, and the truth is in it at every moment: not on average, and not only for traffic that knows nothing of these numbers. " +
     "Where it cannot be promised, because a site is silent or has just reconnected, the page says so: ≥ stands before the number, and its range has no upper end."),
-  element("p", { class: "lead" }, "The bounds are proved; every proof has a number in docs/claims.md and a test. The bars of closed windows are exact. What one site has, and when rounds begin, " +
+  element("p", { class: "lead" }, "The bounds are proved; every proof has a number in design/claims.md and a test. The bars of closed windows are exact. What one site has, and when rounds begin, " +
     "is shown to operators only, because traffic that knows it could use it.")];
 }
 

@@ -1,6 +1,6 @@
 """What a coordinator keeps across restarts, and the interfaces of the stores that keep it.
 
-The core's rule is *save before send* (docs/decisions/save-before-send.md): a message that the core returned may leave
+The core's rule is *save before send* (design/decisions/save-before-send.md): a message that the core returned may leave
 the process only when the state behind it is saved. One input changes the count of one site, so a save is a list of
 changes, and many inputs share one save.
 """

@@ -1,8 +1,9 @@
 """The journal of the state file: an entry for each save, and the rows that are in entries only.
 
-A save appends one entry to the `journal` table (docs/decisions/journal.md). `Journal` has the same rows in memory. When
-the entries have become many, a fold begins: with every following save, some of the rows are written to their tables,
-and at last the entries are deleted. Rows are absolute values, so a fold that a restart interrupted begins again.
+A save appends one entry to the `journal` table (design/decisions/journal.md). `Journal` has the same rows in memory.
+When the entries have become many, a fold begins: with every following save, some of the rows are written to their
+tables, and at last the entries are deleted. Rows are absolute values, so a fold that a restart interrupted begins
+again.
 """
 
 from collections.abc import Iterator

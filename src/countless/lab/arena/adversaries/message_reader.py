@@ -11,7 +11,7 @@ from countless.randomness import SeededRandom
 class MessageReader(Adversary):
     """Idea: stop after jump without waiting for the estimate. A site is fed until the message counter changes: it has
     just reported, so it is overestimated, however well the estimate hides it. Leave it. This is why message counts,
-    report times and per-site counts are for operators only (docs/explanation/threat-model.md).
+    report times and per-site counts are for operators only (docs/understand/threat-model.md).
 
     Sees: everything. Must beat: `lattice` and `dithered`. Cannot beat `sampled`, where no message reveals anything
     about the next sample, nor `deterministic`.

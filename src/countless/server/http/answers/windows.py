@@ -1,7 +1,7 @@
 """Answers about spans of time: windows of a counter, and rolling counts of any counter.
 
 They are made of published answers only. So a reader who asks for the answers once a second learns the same, but for the
-exact totals of closed windows: docs/explanation/threat-model.md says why these reveal no secret that matters.
+exact totals of closed windows: docs/understand/threat-model.md says why these reveal no secret that matters.
 """
 
 from collections.abc import Sequence

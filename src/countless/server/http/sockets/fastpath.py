@@ -4,7 +4,7 @@ The fast path (`fast_websocket.py`) builds on a class that uvicorn does not docu
 was tested with, and with no others. Where it is used, the application finds `RECEIVER` in the extensions of its ASGI
 scope (`receiver.py`); where it is not, frames come from `receive()` as usual.
 
-docs/decisions/libraries.md has the processor time that each part of it saves.
+design/decisions/libraries.md has the processor time that each part of it saves.
 """
 
 import asyncio

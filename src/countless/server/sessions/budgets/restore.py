@@ -6,7 +6,7 @@ The copy does not have what was granted since it was made, but the sites do. A p
 * every holder that the copy knows has asked, left, or was dropped by an operator; or, of a rolling budget, a lease and
   a window have passed, so that nothing counts any more of what a site took that has not asked.
 
-What a site says is believed: its limit, its round, and what it hands in (docs/theory/budgets.md has the theorem).
+What a site says is believed: its limit, its round, and what it hands in (design/proofs/budgets.md has the theorem).
 Nothing of this is saved. A coordinator that is restarted meanwhile begins again, if its state is a copy that `countless
 backup` made, or with `--after-restore`.
 """
