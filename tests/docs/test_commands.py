@@ -205,9 +205,7 @@ def test_commands_of_plans_and_simulations_run_when_they_are_smaller(
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{second},{'ab' if second % 9 else 'c'}\n" for second in range(900))
     Path("traffic.csv.gz").write_bytes(gzip.compress(f"t,site\n{rows}".encode()))
-    for line in dict.fromkeys(
-        here("docs/guides/accuracy.md") + here("docs/start/count.md") + here("docs/operate/scale.md")
-    ):
+    for line in dict.fromkeys(here("docs/guides/accuracy.md") + here("docs/start/count.md")):
         run(smaller(line))
 
 

@@ -60,7 +60,7 @@ class Settings:
     scheme: str = "auto"  # the algorithm; `auto` chooses
     adversary: str = "adaptive"  # what the counted traffic may react to
     label_cap: LimitOrZero = 2000  # labelled series of a counter: clients choose the values, and could fill the memory
-    max_connections: LimitOrZero = 20_000  # memory of each: docs/operate/scale.md
+    max_connections: LimitOrZero = 20_000  # memory of each: design/measurements/scale.md
     max_counters: Limit = 100_000  # about 10 kB each, and 0.4 kB for each of their sites
     max_counters_per_site: Limit = 20_000  # one site cannot use up max_counters
     max_memberships: Limit = 20_000_000  # sites times their counters, open windows and budgets; about 0.4 kB each

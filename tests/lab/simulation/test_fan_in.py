@@ -1,4 +1,4 @@
-"""Fan-in (docs/operate/scale.md): processes behind an agent are one site that sees their counts interleaved."""
+"""Fan-in (design/proofs/fan-in.md): processes behind an agent are one site that sees their counts interleaved."""
 
 import os
 import selectors
