@@ -1,9 +1,12 @@
 """Options and fixtures of the whole suite."""
 
 import gc
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+pytest_plugins = ["support.hang"]
 
 # The same examples on every machine and in every run: a failure can always be repeated.
 settings.register_profile(
@@ -20,6 +23,11 @@ settings.load_profile("countless")
 
 # Collecting the tests makes hundreds of thousands of objects that stay. The garbage collector leaves them alone.
 gc.disable()
+
+
+# A shell starts background jobs with SIGINT ignored, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

@@ -3,8 +3,10 @@
 import asyncio
 from threading import Event
 
+from countless.core.messages import SiteId
 from countless.server.storage.base import Changes, StoreError
 from countless.server.storage.memory_store import MemoryStore
+from support.service import TIMEOUT_S
 
 
 class FullStore(MemoryStore):
@@ -19,7 +21,7 @@ class FullStore(MemoryStore):
 
 
 class PausedStore(MemoryStore):
-    """Saves wait between `pause` and `resume`."""
+    """Saves, and reads of tombstones, wait between `pause` and `resume`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,9 +37,13 @@ class PausedStore(MemoryStore):
 
     async def save_waits(self) -> None:
         """Returns when a save waits."""
-        assert await asyncio.to_thread(self._reached.wait, 20)
+        assert await asyncio.to_thread(self._reached.wait, TIMEOUT_S)
 
     def save(self, changes: Changes) -> None:
         self._reached.set()
-        assert self._resumed.wait(20)
+        assert self._resumed.wait(TIMEOUT_S)
         super().save(changes)
+
+    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+        assert self._resumed.wait(TIMEOUT_S)
+        return super().tombstones(site_id)

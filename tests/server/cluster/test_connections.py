@@ -13,6 +13,7 @@ from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsConnections
 from countless.server.sessions.frame_reader import ITEMS_PER_SLICE, MAX_SHORT_BYTES
+from countless.server.storage.base import StateStore
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
     DownItem,
@@ -29,6 +30,8 @@ from countless.wire.frames import (
 from countless.wire.nats_protocol import Delivery
 from countless.wire.nats_subjects import encode_uplink, subject_token
 from support.site_server import SiteServerHarness, site_server
+from support.stores import PausedStore
+from support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -120,8 +123,7 @@ class Shard:
     async def connect(self, name: str, incarnation: int = 1) -> FakeSite:
         site = FakeSite(self.broker, name)
         await site.send(Hello(1, name, incarnation))
-        while not site.received and site.error is None:
-            await self.flush_all()
+        await eventually(lambda: site.received or site.error, self.flush_all)
         await site.send(Join("hits", 0, 5), Sync(1))
         await self.flush_all()
         return site
@@ -137,8 +139,8 @@ class Shard:
 
 
 @asynccontextmanager
-async def shard_with(**settings: Any) -> AsyncIterator[Shard]:
-    async with site_server(**settings) as table:
+async def shard_with(store: StateStore | None = None, **settings: Any) -> AsyncIterator[Shard]:
+    async with site_server(store, **settings) as table:
         yield Shard(table)
 
 
@@ -192,9 +194,8 @@ async def test_frame_of_an_unknown_stream_is_answered_with_a_request_for_a_hello
 async def test_site_cannot_use_the_subject_of_another_site(shard: Shard) -> None:
     site = FakeSite(shard.broker, "site")
     await site.send(Hello(1, "another", 1))
-    while site.error is None:
-        await shard.flush_all()
-    assert "uses the subject of another site" in site.error
+    await eventually(lambda: site.error, shard.flush_all)
+    assert "uses the subject of another site" in str(site.error)
     assert shard.server.dropped["protocol"] == 1
     await shard.connections.on_message("countless.up.3.site.stream", b"?")
     assert shard.server.dropped["protocol"] == 2
@@ -231,11 +232,9 @@ async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_other
 async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> None:
     site = await shard.connect("site")
     with suppress(ConnectionLost):
-        # One frame, and more than a full allowance and a full refill: 2 * BURST_S * 5,000.
-        await site.send(*[Sync(number) for number in range(2, 45_000)])
-    while site.error is None:
-        await shard.flush_all()
-    assert "too many messages" in site.error
+        await site.send(*[Sync(number) for number in range(2, 20_002)])  # BURST_S * 5,000, and the join before them
+    await eventually(lambda: site.error, shard.flush_all)
+    assert "too many messages" in str(site.error)
     assert LeaveAck("hits") not in site.received
 
 
@@ -258,8 +257,7 @@ async def test_other_sites_are_served_between_the_slices_of_a_long_frame_and_its
         for _ in range(3):
             await asyncio.sleep(0)
         await other.send(Sync(8))
-        while [Sync(7)] not in handled:
-            await asyncio.sleep(0)
+        await eventually(lambda: [Sync(7)] in handled)
         mine = [items for items in handled if items != [Sync(8)]]
         assert [item for items in mine for item in items] == [*LONG, Sync(7)]
         assert max(map(len, mine)) == ITEMS_PER_SLICE
@@ -273,24 +271,30 @@ async def test_stream_that_its_site_closes_is_removed_when_the_frames_before_are
     site.stream.close()
     await site.flush()
     assert shard.connections.debug_state().keys() == {"site"}
-    while shard.connections.debug_state():
-        await asyncio.sleep(0)
+    await eventually(lambda: not shard.connections.debug_state())
     assert len(shard.server.counters) == 1 + len(LONG)
     assert shard.server.sessions.of_site("site")[0].connection is None
 
 
 async def test_frames_of_a_site_that_wait_are_limited_and_those_of_its_neighbour_are_not() -> None:
-    async with shard_with(max_partial_mb=1, max_share=0.5) as shard:
+    store = PausedStore()
+    async with shard_with(store, max_partial_mb=1, max_share=0.5) as shard:
         other, site = await shard.connect("other"), FakeSite(shard.broker, "site")
         frames = 0
-        await site.send(Hello(1, "site", 1))  # not answered yet: the loop does nothing else meanwhile
-        while site.error is None:
+        store.pause()
+        await site.send(Hello(1, "site", 1))  # not answered before the store is read
+
+        async def send_another() -> None:
+            nonlocal frames
             frames += 1
             site.stream.send(b"x" * 1000)
             await site.flush()
             await shard.connections.flush()
+
+        await eventually(lambda: site.error, send_another)
+        store.resume()
         assert 500_000 // 1100 - 1 <= frames <= 500_000 // 1100 + 1
-        assert "max_partial_mb" in site.error
+        assert "max_partial_mb" in str(site.error)
         assert shard.server.dropped["limit reached"] == 1
         await other.send(Sync(2))
         await shard.flush_all()

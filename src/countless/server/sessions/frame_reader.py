@@ -1,7 +1,6 @@
 """Passes the frames of one session to the site server, long ones in slices, with WebSockets and with NATS."""
 
 import asyncio
-from time import monotonic
 from typing import Protocol
 
 from countless.server.connection import Connection
@@ -29,7 +28,7 @@ class FrameReader:
 
     def __init__(self, server: SiteServer, session: Session, connection: ClosableConnection) -> None:
         self._server, self._session, self._connection = server, session, connection
-        self._rate_limit = RateLimit(server.settings.max_messages_per_second)
+        self._rate_limit = RateLimit(server.settings.max_messages_per_second, server.now)
 
     def on_frame(self, frame: bytes, first: int = 0) -> float:
         """The items from `first` on, in one go."""
@@ -41,7 +40,7 @@ class FrameReader:
         self._server.on_frame(self._session, self._connection, items, size)
         seconds = self._rate_limit.take(len(items))
         if seconds:
-            self._session.last_seen = monotonic() + seconds  # the site must not time out while it is not read
+            self._session.last_seen = self._server.now() + seconds  # the site must not time out while it is not read
         return seconds
 
     async def in_slices(self, frame: bytes, first: int = 0) -> float:

@@ -1,0 +1,68 @@
+"""A test that hangs fails, and says where: a suite that hangs says nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+TESTS = Path(__file__).parent
+HANGING = """
+import asyncio, threading, time
+
+def other_thread(): time.sleep(60)
+
+def test_thread():
+    threading.Thread(target=other_thread, daemon=True).start()
+    threading.Event().wait()
+
+async def other_task(): await asyncio.Event().wait()
+
+def test_task():
+    async def main():
+        task = asyncio.create_task(other_task())
+        while True:
+            await asyncio.sleep(0)
+    asyncio.run(main())
+
+def test_next(): pass
+"""
+STUBBORN = """
+import threading
+
+def test_stubborn():
+    while True:
+        try:
+            threading.Event().wait()
+        except BaseException:
+            pass
+"""
+
+
+def run(directory: Path, program: str, *options: str) -> "subprocess.CompletedProcess[str]":
+    file = directory / "test_hanging.py"
+    file.write_text(program)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "support.hang", "--hang-s", "0.5", *options, str(file)]
+    variables = {**os.environ, "PYTHONPATH": str(TESTS)}
+    return subprocess.run(command, cwd=directory, env=variables, capture_output=True, text=True, timeout=60)
+
+
+def test_hanging_test_fails_with_the_stacks_of_all_threads_and_tasks_and_the_next_one_runs(tmp_path: Path) -> None:
+    done = run(tmp_path, HANGING)
+    assert done.returncode == 1, done.stderr
+    assert "2 failed, 1 passed" in done.stdout
+    thread, task = done.stdout.split("_ test_task _")
+    for found, places in ((thread, ("other_thread", "test_thread")), (task, ("other_task", "main"))):
+        assert "Hang: not done after 0.5 s" in found
+        assert all(f"in {place}\n" in found for place in places)
+
+
+def test_process_ends_if_the_hanging_test_catches_everything(tmp_path: Path) -> None:
+    ini = "-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true"
+    done = run(tmp_path, STUBBORN, *ini)
+    assert done.returncode == 1
+    assert "in test_stubborn" in done.stderr
+    assert "Timeout" in done.stderr
