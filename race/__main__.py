@@ -2,6 +2,7 @@
 
 python -m race                                     all workloads, the losses when a process is killed, and the limits
 python -m race limits                              ways to enforce one limit at many sites, alone
+python -m race kills                               a limit of a web application while things are killed: 6 minutes
 python -m race --write                             and write the tables into the docs and README.md
 python -m race --workload steady --sites 400       one of them, larger
 python -m race --trace FILE --faster 60            recorded traffic (CSV with t,site) instead
@@ -20,6 +21,7 @@ from countless.errors import CountlessError
 from race.contestants.base import Case
 from race.contestants.registry import CONTESTANTS, KILLED
 from race.killed import losses
+from race.kills.command import kills
 from race.limits import table as limits_table
 from race.limits.command import LIMIT, SITES, limits, race_limits
 from race.limits.contestants.registry import CONTESTANTS as LIMIT_CONTESTANTS
@@ -107,6 +109,7 @@ def main() -> None:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.callback(invoke_without_command=True)(race)
     app.command()(limits)
+    app.command()(kills)
     try:
         app()
     except CountlessError as error:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from countless.errors import InvalidParameter
-from race.limits.contestants.registry import APPEND_ONLY, CONTESTANTS
+from race.limits.contestants.registry import CONTESTANTS
 from race.limits.play import Result, run
 from race.limits.table import measured, results_table
 from race.limits.workloads import WORKLOADS
@@ -70,15 +70,9 @@ def _rows(
     keys: Sequence[str], names: Sequence[str], sites: Sequence[int], limit: int, seed: int
 ) -> Iterator[list[Result]]:
     contestants = {key: CONTESTANTS[key] for key in keys}
-    if "killed" in names:
-        contestants |= {key: APPEND_ONLY[key] for key in APPEND_ONLY if key.removesuffix("-aof") in keys}
     with ExitStack() as stack:
         servers = {key: stack.enter_context(closing(each.server())) for key, each in contestants.items()}
         for number in sites:
             for name in names:
                 workload = WORKLOADS[name](number, limit, seed)
-                yield [
-                    run(each, servers[key], workload, f"{name}-{number}")
-                    for key, each in contestants.items()
-                    if key in CONTESTANTS or name == "killed"
-                ]
+                yield [run(each, servers[key], workload, f"{name}-{number}") for key, each in contestants.items()]

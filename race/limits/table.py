@@ -11,6 +11,14 @@ from race.table import BEST, Column, cells, whole
 from tools import tables
 
 README_SITES = 3
+README_ROWS = {  # contestant: its name in the README
+    "limits, fixed window": "`limits` + Redis",
+    "limits, fixed window, AOF": "the same, `appendfsync always`",
+    "block leases, AOF": "leases of blocks, `appendfsync always`",
+    "sync every 100 ms": "sync with Redis every 100 ms",
+    "L/k per site": "a fixed share for each process",
+    "Countless, slack 1 %": "**Countless**",
+}
 
 
 def duration(us: float) -> str:
@@ -46,6 +54,14 @@ SUMMARY = (
     "bytes, steady",
     "p50 / p99, steady",
 )
+README_COLUMNS = (
+    "",
+    "over the limit",
+    "refused although units were left",
+    "over, if the server is killed",
+    "over, with reservations",
+    "median decision",
+)
 WORST_OF = ("steady", "hot", "moving", "overload")  # requests of one unit, and a server
 
 
@@ -71,7 +87,7 @@ def measured(results: Sequence[Result]) -> Iterator[tables.Table]:
             yield tables.Table(f"limits-{workload}-{sites}", titles, body)
         yield tables.Table(f"limits-{sites}", SUMMARY, list(_summary(mine)))
         if sites == README_SITES:
-            yield tables.Table("limits-summary", SUMMARY, list(_summary(mine)))
+            yield tables.Table("limits-summary", README_COLUMNS, list(_readme(mine)))
 
 
 def _columns(rows: Sequence[Result], best: str) -> tuple[list[str], list[list[str]]]:
@@ -103,3 +119,19 @@ def _summary(results: Sequence[Result]) -> Iterator[list[str]]:
             whole(steady.bytes),
             f"{duration(steady.p50_us)} / {duration(steady.p99_us)}",
         ]
+
+
+def _readme(results: Sequence[Result]) -> Iterator[list[str]]:
+    """The contestants that a reader of the README compares."""
+    for contestant, name in README_ROWS.items():
+        rows = {row.workload: row for row in results if row.contestant == contestant}
+        if set(rows) == set(WORKLOADS):
+            worst = [rows[workload] for workload in WORST_OF]
+            yield [
+                name,
+                whole(max(row.over for row in worst)),
+                whole(max(row.wrong_refusals for row in worst)),
+                whole(rows["killed"].over),
+                whole(rows["holds"].over),
+                duration(rows["steady"].p50_us),
+            ]
