@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test tests soak chaos seeds demo bench race docs docs-serve dist lock lint fast clean
+.PHONY: setup check test tests soak chaos seeds demo bench race docs docs-serve reference dist lock lint fast clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -80,12 +80,21 @@ race: setup
 	$(BIN)/python -m race --html dist/race.html --json dist/race.json
 
 # `make docs-serve` shows the documentation on http://127.0.0.1:8000/ and follows changes; `make docs` writes it to site/.
+# It needs mkdocs and no more, so it has a short lock file, too; `make reference` writes the pages made from the code.
+.venv/docs: requirements/docs.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/docs.txt
+	touch $@
+
+docs docs-serve reference: export PYTHONPATH := src
 docs docs-serve: export NO_MKDOCS_2_WARNING := 1
-docs: setup
+docs: .venv/docs
 	$(BIN)/mkdocs build --strict
 
-docs-serve: setup
+docs-serve: .venv/docs
 	$(BIN)/mkdocs serve --strict
+
+reference: .venv/docs
+	$(BIN)/python -m tools.reference
 
 dist: setup
 	$(BIN)/hatchling build -d dist
@@ -94,6 +103,7 @@ LOCK := uv pip compile --universal --generate-hashes --no-header --no-annotate p
 lock:
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra server --extra nats --constraint requirements/dev.txt -o requirements/server.txt
+	$(LOCK) --extra docs --constraint requirements/dev.txt -o requirements/docs.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

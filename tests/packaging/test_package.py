@@ -1,5 +1,6 @@
 """What is built is what works: wheel and sdist, a bare client, and the demo from a fresh environment."""
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -52,6 +53,7 @@ def test_sdist_has_the_tests(built: Path) -> None:
     with tarfile.open(path) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "tests/README.md", "src/countless/__init__.py"} <= names
+    assert {"docs/index.md", "design/claims.md"} <= names
 
 
 @pytest.fixture
@@ -61,6 +63,15 @@ def fresh(wheel: Path, tmp_path: Path) -> Path:
     python = tmp_path / "venv/bin/python"
     pip(python, "install", "--quiet", "--no-compile", str(wheel))
     return python
+
+
+@pytest.mark.parametrize("name", ["docs.txt", "server.txt"])
+def test_short_lock_file_has_the_versions_of_the_long_one(name: str) -> None:
+    """So that `make docs`, `make demo` and `make test` in one clone do not replace each other's packages."""
+    texts = ((ROOT / "requirements" / each).read_text(encoding="utf-8") for each in (name, "dev.txt"))
+    short, long = (re.findall(r"^[\w.-]+==\S+", text, re.MULTILINE) for text in texts)
+    assert short
+    assert set(short) <= set(long)
 
 
 def test_client_in_a_fresh_environment_installs_nothing_heavy(fresh: Path) -> None:
