@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from itertools import count
 from threading import Thread
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 import countless
 from countless.core.answer import State
+from countless.core.family.steps import CertainSteps
 from countless.errors import InvalidParameter, NoWindows
 from countless.inprocess.family import Family, FamilyScheme
 from countless.lab.simulation.labels import zipf_labels
@@ -70,6 +72,36 @@ def test_a_million_events_of_ten_thousand_labels_cost_few_messages(scheme: Famil
     listed = {str(each.label) for each in family.top(share=0.02).labels}
     assert heavy <= listed
     assert min(truth[label] for label in listed) >= (10_000 if scheme == "deterministic" else 0)
+
+
+def test_total_and_top_hold_while_sites_count_labels_that_are_new_in_each_round() -> None:
+    """No label of theirs has grown by a step when the steps rise, so they send nothing then. That must not make them
+    forget how much they hold back in all: the total was wrong by nine times epsilon.
+    """
+    epsilon, names = Fraction(1, 100), range(20)
+    family, truth, fresh = Family(sites=names, epsilon=float(epsilon)), Counter[str](), count()
+
+    def add(site: int, label: str, n: int) -> None:
+        family.site(site).add(label, n)
+        truth[label] += n
+
+    for label, n in (("heavy", 1_700), ("hot", 18_300)):
+        add(0, label, n)
+    told, worst = 0, Fraction(0)
+    while truth.total() < 50_000:
+        steps = CertainSteps(float(epsilon)).steps(family.total().lower, len(names))
+        if family.messages.down > told:
+            told = family.messages.down
+            for site in names[1:]:
+                for n in (steps.label - 1, steps.label - 1, steps.total - 1 - 2 * (steps.label - 1)):
+                    add(site, f"label-{next(fresh)}", n)
+        add(0, "hot", steps.total)
+        add(0, "heavy", max(0, truth.total() * 9 // 100 - truth["heavy"]))
+        check_top(family, truth, Fraction(1, 10), epsilon * Fraction(95, 100))
+        answer = family.total()
+        assert answer.contains(truth.total())
+        worst = max(worst, abs(Fraction(answer.estimate) - truth.total()) / (epsilon * truth.total()))
+    assert Fraction(8, 10) < worst <= 1
 
 
 def test_departed_site_leaves_its_exact_counts() -> None:

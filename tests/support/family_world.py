@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from countless.core.answer import State
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import OVERFLOW, DownMessage, Outbox, Resend, SetSteps, Sync, UpMessage
+from countless.core.family.messages import OVERFLOW, DownMessage, Outbox, Report, Resend, SetSteps, Sync, UpMessage
 from countless.core.family.site import FamilySite
 from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId
@@ -74,6 +74,8 @@ class World:
         self.coordinator = coordinator(FAMILY, CertainSteps(case.epsilon), fleet=fleet)
         self.sites = {site_id: site(FAMILY, cap=case.cap) for site_id in fleet}
         self.truth: dict[SiteId, Counter[str]] = {site_id: Counter() for site_id in fleet}  # also of sites that ended
+        self.sent: dict[SiteId, Counter[str]] = {site_id: Counter() for site_id in fleet}  # in reports
+        self.sent_totals: Counter[SiteId] = Counter()
         self.up: dict[SiteId, list[UpMessage | Leave | Join]] = {site_id: [] for site_id in fleet}
         self.down: dict[SiteId, list[DownMessage]] = {site_id: [] for site_id in fleet}
         self.left = {name: getattr(case, name) for name in COUNTERS}
@@ -87,9 +89,8 @@ class World:
     def key(self) -> str:
         state = self.coordinator.saved_state, self.coordinator.debug_state()
         sites = [[getattr(site, slot) for slot in FamilySite.__slots__] for site in self.sites.values()]
-        return repr(
-            (sites, self.up, self.down, self.left, sorted(self.ended), self.was_lost, state, *self._restoring())
-        )
+        sent, on_their_way = (self.sent, self.sent_totals), (self.up, self.down)
+        return repr((sites, sent, on_their_way, self.left, sorted(self.ended), self.was_lost, state, self._restoring()))
 
     def _restoring(self) -> tuple[Any, ...]:
         return (self.copy, self.was_restored) if self.case.restores else ()
@@ -128,12 +129,16 @@ class World:
             yield ("restore",)
 
     def do(self, action: Action) -> None:
-        name, *arguments = action
-        getattr(self, "_" + name.replace(" ", "_"))(*arguments)
+        self.act(action)
         if self.case.restores:
             before, self.last_saved = self.last_saved, self.coordinator.saved_state
             self.copy = before if self.coordinator.round > before.round else self.copy
         self.check()
+
+    def act(self, action: Action) -> None:
+        """As `do`, without a check."""
+        name, *arguments = action
+        getattr(self, "_" + name.replace(" ", "_"))(*arguments)
 
     def _use(self, counter: str) -> None:
         self.left[counter] -= 1
@@ -141,19 +146,28 @@ class World:
     def _add(self, site_id: SiteId, label: str, n: int) -> None:
         self._use("adds")
         self.truth[site_id][label] += n
-        self.up[site_id] += self.sites[site_id].add(label, n)
+        self._put_up(site_id, *self.sites[site_id].add(label, n))
 
     def _join(self) -> None:
         self._use("joins")
         site_id = SiteId(len(self.sites))
         self.sites[site_id] = self.site_class(FAMILY, cap=self.case.cap)
-        self.truth[site_id], self.up[site_id], self.down[site_id] = Counter(), [], []
+        self.truth[site_id], self.sent[site_id] = Counter(), Counter()
+        self.up[site_id], self.down[site_id] = [], []
         self._connect(site_id)
 
     def _connect(self, site_id: SiteId) -> None:
         first, *rest = self.sites[site_id].resume()
         assert isinstance(first, Sync)
-        self.up[site_id] += [Join(first), *rest]
+        self._put_up(site_id, Join(first), *rest)
+
+    def _put_up(self, site_id: SiteId, *messages: UpMessage | Leave | Join) -> None:
+        self.up[site_id] += messages
+        for message in messages:
+            sent = message.sync if isinstance(message, Leave | Join) else message
+            self.sent_totals[site_id] = max(self.sent_totals[site_id], sent.total)
+            if isinstance(sent, Report):
+                self.sent[site_id] |= Counter(dict(sent.counts))
 
     def _leave(self, site_id: SiteId) -> None:
         self._use("leaves")
@@ -163,7 +177,7 @@ class World:
         *reports, last = self.sites[site_id].leave()
         assert isinstance(last, Sync)
         self.ended.add(site_id)
-        self.up[site_id] += [*reports, Leave(last)]
+        self._put_up(site_id, *reports, Leave(last))
 
     def _end(self, site_id: SiteId) -> None:
         self._use("ends")
@@ -210,20 +224,24 @@ class World:
 
     def _reconnect(self) -> None:
         for site_id in self.sites:
-            self.up[site_id].clear()
-            self.down[site_id].clear()
-            if site_id in self.given_up:
-                self._send(self.coordinator.give_up(site_id))
-                continue
-            self._connect(site_id)
-            if site_id in self.ended:
-                self._depart(site_id)
+            self._lose_connection(site_id)
+
+    def _lose_connection(self, site_id: SiteId) -> None:
+        """What was on its way is lost, and the site connects again."""
+        self.up[site_id].clear()
+        self.down[site_id].clear()
+        if site_id in self.given_up:
+            self._send(self.coordinator.give_up(site_id))
+            return
+        self._connect(site_id)
+        if site_id in self.ended:
+            self._depart(site_id)
 
     def _arrive(self, site_id: SiteId, message: Any) -> None:
         coordinator, state = self.coordinator, self.coordinator.debug_state()
         if isinstance(message, SetSteps | Resend):
             if site_id not in self.given_up:
-                self.up[site_id] += self.sites[site_id].receive(message)
+                self._put_up(site_id, *self.sites[site_id].receive(message))
                 if site_id in self.ended:
                     self._depart(site_id)
         elif isinstance(message, Join):
@@ -247,8 +265,7 @@ class World:
         coordinator.check()
         members = coordinator.debug_state().members
         for site_id, site in self.sites.items():
-            if max(site._pending.values(), default=0) >= site.steps.label or site._pending_total >= site.steps.total:
-                raise Broken(f"{site} holds back what it must report: {site._pending}")
+            self._check_held_back(site_id, site)
             counted_with = members.get(site_id)
             if counted_with is None or site_id in self.ended:
                 continue
@@ -261,8 +278,23 @@ class World:
         for label in self._labels():
             if coordinator.answer(label).lower > self._true(label):
                 raise Broken(f"{label!r} was counted {self._true(label)} times: {coordinator.answer(label)}")
-        if coordinator.total().lower > self._total():
-            raise Broken(f"{self._total()} events: {coordinator.total()}")
+        if coordinator.total().lower > self.true_total:
+            raise Broken(f"{self.true_total} events: {coordinator.total()}")
+
+    def held_back(self, site_id: SiteId) -> Counter[str]:
+        """By label: what a site has counted beyond what it has sent, not what it remembers of that."""
+        site, counted = self.sites[site_id], Counter[str]()
+        for label, count in self.truth[site_id].items():
+            counted[site.home(label)] += count
+        return counted - self.sent[site_id]
+
+    def held_back_total(self, site_id: SiteId) -> int:
+        return self.truth[site_id].total() - self.sent_totals[site_id]
+
+    def _check_held_back(self, site_id: SiteId, site: FamilySite) -> None:
+        held_back, total = self.held_back(site_id), self.held_back_total(site_id)
+        if max(held_back.values(), default=0) >= site.steps.label or total >= site.steps.total:
+            raise Broken(f"{site} holds back what it must report: {total} events, {dict(held_back)}")
 
     def _labels(self) -> set[str]:
         return {label for counts in self.truth.values() for label in counts}
@@ -270,7 +302,8 @@ class World:
     def _true(self, label: str) -> int:
         return sum(counts[label] for counts in self.truth.values())
 
-    def _total(self) -> int:
+    @property
+    def true_total(self) -> int:
         return sum(self.totals.get(site_id, sum(counts.values())) for site_id, counts in self.truth.items())
 
     @property
@@ -280,7 +313,7 @@ class World:
     def check_when_quiet(self) -> None:
         if self.was_lost:
             self._reconnect()
-            self._run()
+            self.deliver_all()
         coordinator, epsilon = self.coordinator, Fraction(repr(self.case.epsilon))
         if coordinator.state not in (State.EXACT, State.HOLDING):
             raise Broken(f"no message is on its way: {coordinator}")
@@ -289,7 +322,7 @@ class World:
                 raise Broken(f"{site} has {site.steps}, not {coordinator.steps}")
             if site_id in self.ended and site_id not in coordinator.debug_state().departed:
                 raise Broken(f"{site} has not departed")
-        total, true_total = coordinator.total(), self._total()
+        total, true_total = coordinator.total(), self.true_total
         if not total.contains(true_total):
             raise Broken(f"{true_total} events: {total}")
         if total.upper - total.lower > 2 * epsilon * true_total:
@@ -314,7 +347,7 @@ class World:
             if label in listed and true < (share - epsilon * (Fraction(3, 4) + 2 * share)) * total:
                 raise Broken(f"{label!r} has {true} of {total}, and is listed")
 
-    def _run(self) -> None:
+    def deliver_all(self) -> None:
         for _ in range(1000):
             for site_id in list(self.sites):
                 while self.down[site_id]:

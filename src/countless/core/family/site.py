@@ -137,6 +137,8 @@ class FamilySite:
         return [label for label, pending in self._pending.items() if pending >= by]
 
     def _report(self, labels: list[str]) -> tuple[Report, ...]:
+        if not labels:  # nothing is sent, so the total stays pending
+            return ()
         for label in labels:
             self._credit(label, self._pending[label])
             self._pending[label] = 0
