@@ -1,9 +1,9 @@
-"""Traffic against the answers of a family: an adversary that sees every step in force, and hides as much as they allow.
+"""Traffic against the answers of a family: an adversary that sees the steps in force, and hides as much as they allow.
 
-One site counts a hot label, which raises the total round after round. The others are idle, or hold back labels that
-nobody counted before, a label that they have in common, or both. Sites join, leave and end; connections and the
-coordinator are lost. The sites, the coordinator and their messages are those of `World`; all that is not lost arrives
-before the next event, and then every answer is checked beside the truth.
+One site raises the total, round after round. The others hold back labels that are new, or one that they have in common,
+or count nothing. With faults, sites join, leave and end; connections and the coordinator are lost. The sites, the
+coordinator and their messages are those of `World`. What is not lost arrives before the next event, and then every
+answer is checked beside the truth.
 """
 
 from collections import Counter
