@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import socket
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,3 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite(request: pytest.FixtureRequest) -> bool:
     """Whether scenario files are to be rewritten instead of compared."""
     return bool(request.config.getoption("--rewrite"))
+
+
+@pytest.fixture
+def unused_url() -> str:
+    """Where no coordinator listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+from countless.asgi import CountRequests, LimitRequests, header_key
 from countless.client.answers import (
     Quantiles,
     QuantileValue,
@@ -17,7 +18,6 @@ from countless.client.answers import (
     TotalCount,
     WindowCount,
 )
-from countless.client.asgi import CountRequests, LimitRequests, header_key
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.spendable import Spendable
 from countless.client.client import Client, connect
@@ -25,7 +25,6 @@ from countless.client.counter import Counter
 from countless.client.families.local_family import ClientDistribution
 from countless.client.reader import Reader
 from countless.client.watch import Watch
-from countless.client.wsgi import CountRequests as CountWsgiRequests
 from countless.core.answer import Answer
 from countless.core.budget.decision import Decision
 from countless.core.budget.hold import Hold, Slot
@@ -50,6 +49,7 @@ from countless.inprocess.distribution import Distribution, ObservingSite
 from countless.inprocess.family import Family, LabelSite
 from countless.inprocess.network import Traffic
 from countless.inprocess.tracker import Tracker
+from countless.wsgi import CountRequests as CountWsgiRequests
 
 HEAD = """# Python API
 

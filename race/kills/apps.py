@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 import countless
-from countless.client.asgi import LimitRequests
+from countless.asgi import LimitRequests
 
 LIMIT = 100  # a minute
 BUDGET = "requests"

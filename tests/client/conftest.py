@@ -1,6 +1,5 @@
 """Fixtures that several tests of the client share."""
 
-import socket
 import sys
 from collections.abc import Iterator
 
@@ -25,10 +24,3 @@ def frequent_switches() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(usual)
-
-
-@pytest.fixture
-def unused_url() -> str:
-    """Where no coordinator listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"

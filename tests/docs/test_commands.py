@@ -44,7 +44,7 @@ ELSEWHERE = {
     "node": "examples/test_javascript.py",
     "pytest": "schemes/test_conformance.py",
     "countless get shop.gunicorn": "agent/test_agent.py",
-    "countless get 'limited_requests": "client/test_limit_requests.py",
+    "countless get 'limited_requests": "asgi/test_limit_requests.py",
 }
 SMALLER = (
     (r"--sites 256", "--sites 16"),

@@ -17,8 +17,8 @@ from slowapi import _rate_limit_exceeded_handler
 from slowapi.errors import RateLimitExceeded
 from starlette.responses import PlainTextResponse
 
-from countless.client.limits_strategy import BudgetRateLimiter, BudgetStorage, budget_name
 from countless.errors import InvalidParameter, Unreachable
+from countless.integrations.limits import BudgetRateLimiter, BudgetStorage, budget_name
 from support.service import TIMEOUT_S, Server, python
 
 pytestmark = pytest.mark.slow
@@ -176,7 +176,7 @@ import sys
 from limits import parse
 from limits.storage import storage_from_string
 from limits.strategies import STRATEGIES
-import countless.client.limits_strategy
+import countless.integrations.limits
 limiter = STRATEGIES["countless"](storage_from_string("countless://", wait="20"))
 hits = 0
 while limiter.hit(parse("100/month"), "three processes"):

@@ -8,7 +8,7 @@ from flask import Flask
 
 import countless
 from countless.client.client import Client
-from countless.client.wsgi import CountRequests, flask_route
+from countless.wsgi import CountRequests, flask_route
 from support.local_counters import counts_of
 
 

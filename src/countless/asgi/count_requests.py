@@ -51,5 +51,11 @@ class CountRequests:
         try:
             await self._app(scope, receive, record_status)
         finally:
-            route = getattr(scope.get("route"), "path", "")
-            self._requests.labels(method=method_label(scope["method"]), route=route, status=str(status)).inc()
+            labels = {"method": method_label(scope["method"]), "route": _pattern(scope), "status": str(status)}
+            self._requests.labels(**labels).inc()
+
+
+def _pattern(scope: Scope) -> str:
+    """The route with the prefixes of `include_router`, which FastAPI from 0.137 on keeps in a place of its own."""
+    context = scope.get("fastapi", {}).get("effective_route_context")
+    return getattr(context, "path", "") or getattr(scope.get("route"), "path", "")

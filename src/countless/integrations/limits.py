@@ -1,6 +1,6 @@
 """A storage and two strategies for the `limits` library. Importing the module registers them.
 
-    import countless.client.limits_strategy
+    import countless.integrations.limits
 
     Limiter(key_func=..., storage_uri="countless://127.0.0.1:2686", strategy="countless")  # slowapi, flask-limiter
 

@@ -13,8 +13,8 @@ from hashlib import sha256
 from math import ceil
 from time import monotonic
 
-from countless.client.asgi.count_requests import App, Message, Receive, Scope, Send
-from countless.client.asgi.ratelimit_fields import limit_field, policy_field, require_policy
+from countless.asgi.count_requests import App, Message, Receive, Scope, Send
+from countless.asgi.ratelimit_fields import limit_field, policy_field, require_policy
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client

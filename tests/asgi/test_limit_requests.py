@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocket
 
 import countless
-from countless.client.asgi import LimitRequests, header_key
+from countless.asgi import LimitRequests, header_key
 from countless.client.transport.endpoint import Endpoint
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.rule import BudgetRule
@@ -180,7 +180,7 @@ def test_shadow_mode_lets_everything_pass_and_counts_what_it_would_refuse(caplog
 
 def test_log_has_few_lines_for_many_refusals(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("countless.client.asgi.limit_requests.monotonic", lambda: now)
+    monkeypatch.setattr("countless.asgi.limit_requests.monotonic", lambda: now)
     web = limited(Client(always(Reason.EXHAUSTED)))
     with caplog.at_level(logging.INFO, "countless"):
         for now in (1000.0, 1000.1, 1000.9, 1001.0):  # noqa: B007 - the clock
