@@ -106,9 +106,10 @@ def running_demo() -> Iterator[tuple["subprocess.Popen[str]", list[int], str]]:
     assert process.stdout is not None
     try:
         lines: list[str] = []
-        while not lines or "Still counting" not in lines[-1]:
-            lines.append(process.stdout.readline())
-            assert lines[-1]
+        for line in process.stdout:
+            lines.append(line)
+            if "Still counting" in line:
+                break
         threads = Path(f"/proc/{process.pid}/task").glob("*/children")
         children = [int(child) for thread in threads for child in thread.read_text().split()]
         assert len(children) == 3

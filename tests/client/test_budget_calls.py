@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import count
 from math import inf
 from threading import Event
 
@@ -18,9 +17,10 @@ from countless.core.budget.messages import BudgetId, Exhausted, Grant
 from countless.errors import AboveLimit, InvalidParameter, Starved, UnknownBudget
 from countless.errors import Exhausted as ExhaustedError
 from countless.wire.frames import BudgetRejected, SetBudgetRule
-from support.interrupts import interrupt, is_free, run_until
+from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import TOKENS, ConnectedProcesses, Process, RecordingBudget
 from support.local_counters import together
+from support.waiting import eventually
 
 RULE = SetBudgetRule(TOKENS, 10, None, "UTC", None, 0.01, "spending", "charge", "refuse")
 
@@ -76,8 +76,7 @@ async def test_thousand_tasks_wait_for_the_coordinator_without_a_thread_each() -
     recording = RecordingBudget("plain", 0)
     threads = threading.active_count()
     tasks = [asyncio.create_task(recording.budget.atake(1 + number % 3, wait=20)) for number in range(1000)]
-    while not recording.sent:
-        await asyncio.sleep(0)
+    await eventually(lambda: recording.sent)
     assert threading.active_count() == threads
     await asyncio.to_thread(recording.grant, 5000)
     assert all(await asyncio.gather(*tasks))
@@ -87,8 +86,7 @@ async def test_thousand_tasks_wait_for_the_coordinator_without_a_thread_each() -
 async def test_cancelled_request_is_withdrawn() -> None:
     recording = RecordingBudget("plain", 0)
     task = asyncio.create_task(recording.budget.atake(5, wait=20))
-    while not recording.sent:
-        await asyncio.sleep(0)
+    await eventually(lambda: recording.sent)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -104,8 +102,7 @@ async def test_reservation_that_is_allowed_and_cancelled_returns_its_units() -> 
         await recording.budget.areserve(5, wait=20)
 
     task = asyncio.create_task(reserve())
-    while not recording.sent:
-        await asyncio.sleep(0)
+    await eventually(lambda: recording.sent)
     recording.grant(10)
     assert recording.budget.remaining == 5
     task.cancel()
@@ -142,8 +139,7 @@ async def test_areserve_raises_why_it_was_refused() -> None:
 async def test_atake_of_an_unknown_budget_raises() -> None:
     recording = RecordingBudget("plain", 0)
     task = asyncio.create_task(recording.budget.atake(wait=20))
-    while not recording.sent:
-        await asyncio.sleep(0)
+    await eventually(lambda: recording.sent)
     await asyncio.to_thread(recording.receive, BudgetRejected(TOKENS, "there is none"))
     with pytest.raises(UnknownBudget, match="there is none"):
         await task
@@ -280,7 +276,7 @@ def test_threads_of_two_processes_spend_budgets_together_exactly(frequent_switch
 
 
 def test_group_request_interrupted_anywhere_admits_no_unit_twice() -> None:
-    for point in count():
+    for point in points():
         process, decisions = granted(key=10, team=10), list[Decision]()
         job = partial(_take_into, decisions, group(process))
         if not run_until(job, point, interrupt):

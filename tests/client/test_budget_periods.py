@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import count
 from math import inf
 from threading import RLock
 
@@ -26,7 +25,7 @@ from countless.wire.frames import (
     BudgetReset,
     SetBudgetRule,
 )
-from support.interrupts import interrupt, is_free, run_until
+from support.interrupts import interrupt, is_free, points, run_until
 
 SITE = SiteId("web", 7)
 HOUR_S = 3600.0
@@ -359,7 +358,7 @@ def test_forked_child_has_nothing_of_any_period(kind: str) -> None:
 
 
 def test_interrupted_step_into_the_next_period_leaves_the_budget_usable(kind: str) -> None:
-    for point in count():
+    for point in points():
         site = Site(kind)
         site.use(NOON, 10, 4)
         site.use(NOON + 1, 10, 5)

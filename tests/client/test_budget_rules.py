@@ -15,6 +15,8 @@ from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, Unreachable
 from countless.wire.frames import SetBudgetRule
 from support.local_budgets import TOKENS, Process, RecordingBudget
+from support.service import until
+from support.waiting import eventually
 
 
 def rule(budget: BudgetId = TOKENS, *, kind: str = "spending", on_unreachable: str = "refuse") -> SetBudgetRule:
@@ -105,8 +107,7 @@ def test_request_waits_for_the_connection_beyond_its_time_if_that_is_the_rule() 
     recording.connected = connection = CountingConnection()
     thread = Thread(target=lambda: decisions.append(recording.budget.take(1, wait=0.001)), daemon=True)
     thread.start()
-    while connection.asked < 3:
-        pass
+    until(lambda: connection.asked >= 3, "asked three times")
     recording.grant(1)
     thread.join(20)
     assert decisions == [Decision(Reason.ALLOWED)]
@@ -117,8 +118,7 @@ async def test_async_request_waits_for_the_connection_beyond_its_time_if_that_is
     recording = cut_off("plain", 0, "wait")
     recording.connected = connection = CountingConnection()
     task = asyncio.create_task(recording.budget.atake(1, wait=0.001))
-    while connection.asked < 3:
-        await asyncio.sleep(0)
+    await eventually(lambda: connection.asked >= 3)
     recording.grant(1)
     assert await task
 

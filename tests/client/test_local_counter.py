@@ -1,6 +1,7 @@
 """`LocalCounter`: many threads, one count, no event lost. No test sleeps; threads start together at a barrier."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -9,6 +10,7 @@ from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.core.triggers import EveryNth, GeometricGrowth
 from countless.errors import InvalidParameter, ProtocolError
 from support.local_counters import HITS, RecordingCounter, together
+from support.service import until
 
 THREADS = 8
 
@@ -149,18 +151,15 @@ def test_close_among_threads_counts_every_accepted_event(frequent_switches: None
 
     def count(thread: int) -> Callable[[], None]:
         def job() -> None:
-            for _ in range(20_000):
-                try:
+            with suppress(InvalidParameter):
+                while True:  # until it is closed
                     counter.add()
-                except InvalidParameter:
-                    return
-                accepted[thread] += 1
+                    accepted[thread] += 1
 
         return job
 
     def close() -> None:
-        while counter.count < 10_000:
-            pass
+        until(lambda: counter.count >= 10_000, "events counted")
         tracker.remove_site(0)
 
     together(*[count(thread) for thread in range(4)], close)

@@ -2,21 +2,20 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 
 import pytest
 
 from countless.core.messages import Report, SetTrigger, StartRound, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
-from support.interrupts import Interrupt, interrupt, is_free, run_until
+from support.interrupts import Interrupt, interrupt, is_free, points, run_until
 from support.local_counters import HITS, RecordingCounter
 
 
 @pytest.mark.parametrize("what", ["reads the count", "adds nothing", "an old message"])
 def test_event_that_is_due_is_reported_if_another_thread_takes_the_lock_first(kind: str, what: str) -> None:
     """Another thread, or a signal handler, reads or updates the counter at any point of an `add`."""
-    for point in count():
+    for point in points():
         recording = RecordingCounter(kind, EveryNth(3))
         meanwhile: dict[str, Callable[[], object]] = {
             "reads the count": partial(getattr, recording.counter, "count"),
@@ -34,7 +33,7 @@ def test_event_that_is_due_is_reported_if_another_thread_takes_the_lock_first(ki
 
 @pytest.mark.parametrize("n", [1, 7])
 def test_interrupted_add_leaves_count_file_and_lock_consistent(kind: str, n: int) -> None:
-    for point in count():
+    for point in points():
         recording = RecordingCounter(kind, EveryNth(3))
         recording.counter.add()
         recording.counter.add()
@@ -53,7 +52,7 @@ def test_interrupted_add_leaves_count_file_and_lock_consistent(kind: str, n: int
 @pytest.mark.parametrize("nested", [1, 100])
 def test_signal_handler_that_adds_anywhere_in_add_loses_and_delays_nothing(kind: str, n: int, nested: int) -> None:
     """A signal handler, or a finaliser, counts at any point of an `add`: both are reported before it returns."""
-    for point in count():
+    for point in points():
         recording = RecordingCounter(kind, EveryNth(3))
         recording.counter.add()
         recording.counter.add()
@@ -69,7 +68,7 @@ def test_signal_handler_that_adds_anywhere_in_add_loses_and_delays_nothing(kind:
 
 
 def test_signal_handler_that_adds_anywhere_in_receive_loses_nothing(kind: str) -> None:
-    for point in count():
+    for point in points():
         recording = RecordingCounter(kind, EveryNth(3))
         recording.counter.add(2)
         replies: list[UpMessage] = []

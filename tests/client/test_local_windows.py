@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from itertools import count
 from math import inf
 
 import pytest
@@ -13,7 +12,7 @@ from countless.client.local_windows import spread_of
 from countless.core.messages import SiteId
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
-from support.interrupts import interrupt, is_free, run_until
+from support.interrupts import interrupt, is_free, points, run_until
 from support.local_counters import RecordingCounter, together
 from support.local_windows import MINUTE, RecordedWindows, name
 
@@ -148,7 +147,7 @@ def test_event_is_in_the_final_count_or_its_add_raises_wherever_the_counter_is_c
     """Another thread closes it, when it can take the lock."""
     outcomes = set()
     for n in (1, 7):
-        for point in count():
+        for point in points():
             recording = RecordingCounter(kind, EveryNth(3))
             recording.counter.add(2)
             refused = False
@@ -177,7 +176,7 @@ def test_event_is_in_the_final_count_or_its_add_raises_wherever_the_counter_is_c
 def test_event_is_counted_once_wherever_its_window_is_finished(kind: str, n: int, step: int) -> None:
     """The thread is stopped anywhere in `add`, and meanwhile the window ends, is finished, and its record reused."""
     windows = set()
-    for point in count():
+    for point in points():
         recorded = RecordedWindows(kind, trigger=EveryNth(step))
         recorded.windows.add(3)
 
@@ -207,7 +206,7 @@ def test_event_is_counted_once_wherever_its_window_is_finished(kind: str, n: int
 
 @pytest.mark.parametrize("at_the_edge", [False, True])
 def test_interrupted_add_leaves_windows_consistent(kind: str, at_the_edge: bool) -> None:
-    for point in count():
+    for point in points():
         recorded = RecordedWindows(kind)
         recorded.windows.add(3)
         recorded.pass_time(60.0 if at_the_edge else 0.0)
@@ -225,7 +224,7 @@ def test_interrupted_add_leaves_windows_consistent(kind: str, at_the_edge: bool)
 @pytest.mark.parametrize("passes", [0, 60])
 def test_signal_handler_that_counts_anywhere_in_add_loses_nothing(kind: str, passes: int) -> None:
     """It may also find that the next window has begun."""
-    for point in count():
+    for point in points():
         recorded = RecordedWindows(kind)
         recorded.windows.add(3)
         recorded.pass_time(60)

@@ -37,7 +37,7 @@ from countless.wire.frames import (
 )
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, node
-from support.service import TIMEOUT_S, Server
+from support.service import TIMEOUT_S, Server, until
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
@@ -175,8 +175,8 @@ class OverSockets(Setup):
         self._server.reader.request("PATCH", "/api/v1/counters/hits", config)
 
     def drop_site(self, site: str) -> None:
-        while self._server.reader.request("DELETE", f"/api/v1/sites/{site}") != {"forgotten": 1}:
-            pass  # the coordinator has not noticed yet that the site is disconnected
+        path = f"/api/v1/sites/{site}"
+        until(lambda: self._server.reader.request("DELETE", path) == {"forgotten": 1}, "the site is disconnected")
 
     def known(self) -> int:
         known: int = self._server.inspect("hits")["known"]

@@ -5,6 +5,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ from support.service import Server
 pytestmark = pytest.mark.slow
 
 SITE = "secret-site"
+MAX_EVENTS = 50  # in which a feed has sent everything
 ANSWER = {"estimate", "lower", "upper", "state"}
 PUBLIC = {  # every event a reader may get, with every field in it
     "hello": {"role", "now", "keepalive_s", "version", "started"},
@@ -118,9 +120,10 @@ def test_feed_of_a_reader_has_no_site_of_a_budget(guarded: Guarded) -> None:
         events.close()  # type: ignore[attr-defined]
     events = stream(guarded, "/page/feed?budget=tokens", "operator")
     seen: dict[str, Any] = {}
-    while "holders" not in seen:
-        name, data, _ = next(events)
+    for name, data, _ in islice(events, MAX_EVENTS):
         seen[name] = data
+        if "holders" in seen:
+            break
     events.close()  # type: ignore[attr-defined]
     assert seen["holders"]["rows"][0][:2] == [SITE, "connected"]
 
@@ -128,9 +131,10 @@ def test_feed_of_a_reader_has_no_site_of_a_budget(guarded: Guarded) -> None:
 def test_feed_of_an_operator_has_details_sites_and_rounds(guarded: Guarded) -> None:
     events = stream(guarded, "/page/feed?counter=hits", "operator")
     seen: dict[str, Any] = {}
-    while not {"details", "sites", "marks", "answer"} <= set(seen):
-        name, data, _ = next(events)
+    for name, data, _ in islice(events, MAX_EVENTS):
         seen[name] = data
+        if {"details", "sites", "marks", "answer"} <= set(seen):
+            break
     events.close()  # type: ignore[attr-defined]
     assert seen["sites"]["rows"][0][0] == SITE
 

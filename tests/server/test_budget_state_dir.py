@@ -91,6 +91,10 @@ class Program:
     def at_most(self) -> int:
         return sum(self._truth[1:8:2])
 
+    def spent_by(self, worker: int) -> int:
+        """At least."""
+        return self._truth[2 * worker]
+
     def spend(self, n: int) -> None:
         goal = self.at_least + n
         until(lambda: self.at_least >= goal, "spending continues")
@@ -160,6 +164,7 @@ def test_spending_of_forked_workers_is_handed_in_exactly_once(
     assert program.process.stdout is not None
     pids = [int(pid) for pid in program.process.stdout.readline().split()]
     program.spend(2_000)
+    until(lambda: all(program.spent_by(number) for number in range(WORKERS)), "all workers spend")
     for pid in reversed(pids):
         os.kill(pid, signal.SIGKILL)
     program.kill()

@@ -34,7 +34,7 @@ def create(server: Server, *options: str) -> None:
 def spend_all(client: Client, admitted: Tally[tuple[str, float | None]]) -> None:
     """Take single requests of each key until it is refused, by the end of the minute to which each belongs."""
     for key in KEYS:
-        while True:
+        for _ in range(1_000):
             budget = client.budget(f"keys/{key}")
             minute = budget.resets_at
             decision = budget.take(wait=TIMEOUT_S)

@@ -50,13 +50,17 @@ def test_requests_of_gunicorn_workers_that_exit_or_are_killed_are_all_counted(se
         os.kill(workers[-1], signal.SIGKILL)
         server.start()
         known = set(workers)
-        while workers[-1] in known:  # until its replacement has answered
+
+        def a_replacement_answers() -> bool:
             workers.append(get(port))
+            return workers[-1] not in known
+
+        until(a_replacement_answers, "an answer of its replacement")
         web.terminate()
         web.communicate(timeout=TIMEOUT_S)
     finally:
         if web.poll() is None:
             web.kill()
-            web.communicate()
+            web.communicate(timeout=TIMEOUT_S)
     until(lambda: server.inspect("hits")["known"] == len(workers), "every request is counted")
     assert list((tmp_path / "state").iterdir()) == []

@@ -13,6 +13,7 @@ from countless import unread
 from countless.server import serve
 from countless.server.app import build_app
 from countless.server.settings import Settings
+from support.waiting import eventually, pause
 
 TIMEOUT_S = 0.3  # of the coordinator: what tests wait for
 
@@ -22,8 +23,7 @@ async def coordinator(settings: Settings) -> AsyncIterator[tuple[serve.Server, s
     with serve._listener(settings) as listener:
         server = serve.Server(serve.uvicorn_config(build_app(settings), settings, "critical"))
         running = asyncio.create_task(server.serve([listener]))
-        while not server.started:
-            await asyncio.sleep(0)
+        await eventually(lambda: server.started)
         try:
             yield server, listener
         finally:
@@ -62,8 +62,7 @@ async def test_response_that_is_not_read_does_not_stay(
     async with coordinator(settings) as (server, listener):
         with socket.create_connection(listener.getsockname()) as client:
             client.setblocking(False)
-            while not server.server_state.connections:
-                await asyncio.sleep(0)
+            await eventually(lambda: server.server_state.connections)
             request, sent = b"GET /api/v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 500, 0
             while sent < len(request):
                 try:
@@ -71,5 +70,4 @@ async def test_response_that_is_not_read_does_not_stay(
                 except BlockingIOError:  # it is not read either: its responses are not read
                     break
                 await asyncio.sleep(0)
-            while server.server_state.connections:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: not server.server_state.connections, pause)

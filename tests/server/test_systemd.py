@@ -101,8 +101,7 @@ def test_coordinator_under_systemd(tmp_path: Path, systemd: socket.socket, monke
         checked = run_command("doctor", "--state-dir", str(tmp_path / "state"), COUNTLESS_PORT=port)
         assert (checked.returncode, "a coordinator is running there" in checked.stdout) == (0, True), checked.stdout
         assert server.stop() == 0
-    while systemd.recv(200) != b"STOPPING=1":
-        pass
+    until(lambda: systemd.recv(200) == b"STOPPING=1", "the coordinator says that it stops")
 
 
 @pytest.mark.slow

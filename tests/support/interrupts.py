@@ -2,14 +2,22 @@
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from threading import RLock
 
 from support.local_counters import together
 
+MAX_POINTS = 10_000  # many times what any call here has
+
 
 class Interrupt(BaseException):
     """As Ctrl-C, or an alarm, whose handler raises."""
+
+
+def points() -> Iterator[int]:
+    """Where to interrupt, one after the other, until the caller breaks off because the call has no more."""
+    yield from range(MAX_POINTS)
+    raise AssertionError(f"the call has not ended after {MAX_POINTS:,} points")
 
 
 def run_until(job: Callable[[], object], at: int, handler: Callable[[], object]) -> bool:

@@ -23,7 +23,7 @@ import sys
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import NamedTuple
 
 import countless
@@ -32,6 +32,7 @@ from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
 from countless.errors import BudgetRefused, Exhausted
 from countless.randomness import SeededRandom
+from support.service import until
 
 GATEWAYS = 3
 _LINE = re.compile(r"^(\S+) (no|(?:try|taken|held|used|settled)(?= \d))(?: (\d))?$", re.MULTILINE)  # a digit: at most 5
@@ -135,9 +136,8 @@ class Gateway:
             self._witness.write(f"{self._identity[0]}.{self._identity[1]}.first taken 1")
             self._timer.start()
         self._spend_all(0)
-        if self._state_dir is not None:
-            while len(list(self._state_dir.iterdir())) > 1:
-                Event().wait(0.002)
+        if (directory := self._state_dir) is not None:
+            until(lambda: len(list(directory.iterdir())) == 1, "what earlier generations left is handed in")
             self._spend_all(2)
         return self._client.close(WAIT_S) and not self._refused
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from threading import Event, RLock
+from time import monotonic
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.durable.budget import DurableBudget
@@ -10,6 +11,7 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Recall
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetDownItem, BudgetLeave, SetBudgetRule
+from support.service import TIMEOUT_S
 
 TOKENS = BudgetId("tokens")
 
@@ -93,7 +95,10 @@ class ConnectedProcesses:
                 self.processes[int(receiver.site)].receive(message)
 
     def deliver_until(self, ended: Sequence[Event]) -> None:
+        deadline = monotonic() + TIMEOUT_S
         while not all(event.is_set() for event in ended):
+            if monotonic() > deadline:
+                raise AssertionError(f"not everything is spent after {TIMEOUT_S:.0f} seconds")
             self.deliver()
 
 

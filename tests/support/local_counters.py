@@ -13,6 +13,7 @@ from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from support.rng import NO_RANDOM
+from support.service import TIMEOUT_S
 
 HITS = "hits"
 
@@ -45,17 +46,19 @@ def together(*jobs: Callable[[], None]) -> None:
     barrier, failures = Barrier(len(jobs)), list[BaseException]()
 
     def run(job: Callable[[], None]) -> None:
-        barrier.wait()
+        barrier.wait(TIMEOUT_S)
         try:
             job()
         except BaseException as failure:
             failures.append(failure)
 
-    threads = [Thread(target=run, args=(job,)) for job in jobs]
+    threads = [Thread(target=run, args=(job,), daemon=True) for job in jobs]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(TIMEOUT_S)
+        if thread.is_alive():
+            raise AssertionError(f"a thread is still running after {TIMEOUT_S:.0f} seconds")
     if failures:
         raise failures[0]
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from urllib.parse import urlsplit
 
 from countless.randomness import SeededRandom
+from support.service import TIMEOUT_S
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Proxy:
         ready = Event()
         self._thread = Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
-        ready.wait()
+        if not ready.wait(TIMEOUT_S):
+            raise TimeoutError("the proxy does not start")
 
     def __enter__(self) -> "Proxy":
         return self
@@ -54,13 +56,14 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._stop)
-        self._thread.join()
+        self._thread.join(TIMEOUT_S)
 
     def set_profile(self, profile: FaultProfile) -> None:
         """Takes effect before this returns."""
         done = Event()
         self._loop.call_soon_threadsafe(self._set_profile, profile, done)
-        done.wait()
+        if not done.wait(TIMEOUT_S):
+            raise TimeoutError("the loop of the proxy does nothing")
 
     def _set_profile(self, profile: FaultProfile, done: Event) -> None:
         self._profile = profile

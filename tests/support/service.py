@@ -127,11 +127,13 @@ class Watcher:
 
     def stop(self) -> None:
         self._done.set()
-        while self._thread.is_alive():
-            if self._stream is not None:
-                self._stream.interrupt()
-            self._thread.join(0.01)
+        until(self._has_ended, "the watch ends")
         assert self.seen == sorted(self.seen)
+
+    def _has_ended(self) -> bool:
+        if self._stream is not None:
+            self._stream.interrupt()
+        return not self._thread.is_alive()
 
 
 def python(code: str, url: str, **variables: str) -> "subprocess.Popen[str]":

@@ -1,7 +1,6 @@
 """The file of counts: what is found in it after its process has ended, at any store."""
 
 import errno
-import itertools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,7 +24,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
-from support.interrupts import run_until
+from support.interrupts import points, run_until
 
 SITE_ID = SiteId("here", 77)
 
@@ -128,7 +127,7 @@ def test_shard_renewed_alone_is_renewed_completely_or_not_at_all_when_killed_at_
         return file
 
     found = set()
-    for stores in itertools.count():
+    for stores in points():
         file = open_orphan(orphaned(prepared(tmp_path / str(stores))))
         try:
             with killed_after(stores):
@@ -477,7 +476,7 @@ def test_window_that_was_delivered_is_not_found_again_whenever_the_process_is_ki
 
 @pytest.mark.parametrize("first", ["window:1", "much longer window:1"])
 def test_record_that_a_signal_handler_allocated_in_between_is_found(tmp_path: Path, first: str) -> None:
-    for point in itertools.count():
+    for point in points():
         file = CountFile.create(tmp_path, SiteId("here", point))
         file.allocate(first)
         file.free(first)

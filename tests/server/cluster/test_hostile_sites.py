@@ -23,6 +23,7 @@ from countless.wire.nats_protocol import publish
 from countless.wire.nats_subjects import DataFrame, decode_downlink, encode_uplink
 from countless.wire.nats_url import Broker
 from support.nats import Node, node
+from support.waiting import eventually, pause
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +49,7 @@ async def member(guarded: Node) -> AsyncIterator[Member]:
         settings, lambda server: shard_app(server, ForwardedAuth(), SHARD_OPERATIONS, Recorder(server))
     )
     running = asyncio.create_task(member.run())
-    while not member.shards:
-        await asyncio.sleep(0.01)
+    await eventually(lambda: member.shards, pause)
     yield member
     running.cancel()
     await member.leave()

@@ -34,6 +34,7 @@ from countless.server.storage.base import (
 )
 from countless.wire.incarnations import second_of
 from countless.wire.nats_subjects import log_subject
+from support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -167,8 +168,7 @@ async def test_take_over_while_the_owner_writes_loses_no_confirmed_save(
             written += 1
 
     writing = asyncio.create_task(write())
-    while written < 5:
-        await asyncio.sleep(0)
+    await eventually(lambda: written >= 5)
     two = await take_over(jetstream, "two")
     with pytest.raises(Fenced):
         await writing

@@ -21,6 +21,7 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError
 from support.service import TIMEOUT_S
+from support.waiting import eventually, pause
 
 pytestmark = pytest.mark.slow
 
@@ -53,11 +54,12 @@ async def member(client: Client, bucket: Bucket) -> AsyncIterator[Member]:
 
 async def expel(member: Member, bucket: Bucket) -> None:
     """As another coordinator does it."""
-    written = False
-    while not written:
+    for _ in range(100):  # it renews its lease meanwhile
         value, revision = await bucket.get("table")
         without = release_all(decode(value), member.lease.member_id)
-        written = await bucket.compare_and_set("table", encode(without), revision)
+        if await bucket.compare_and_set("table", encode(without), revision):
+            return
+    raise AssertionError("the table changed each time")
 
 
 @pytest.mark.parametrize("log_is_read", [False, True])
@@ -82,20 +84,17 @@ async def test_member_that_is_expelled_in_a_take_over_joins_again_if_the_cancell
         await began.wait()
         expelled = member.lease.member_id
         await expel(member, bucket)
-        while not member.shards:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: member.shards, pause)
     assert member.lease.member_id != expelled
     assert "hits" in member.shards[0].server.counters
 
 
 async def test_request_that_waits_for_a_save_fails_when_its_shard_is_taken_over(member: Member, bucket: Bucket) -> None:
     async with asyncio.timeout(TIMEOUT_S):
-        while not member.shards:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: member.shards, pause)
         server = member.shards[0].server
         await expel(member, bucket)
-        while member.shards:
-            await asyncio.sleep(0)
+        await eventually(lambda: not member.shards)
         server.budgets.create("quota", BudgetRule(10))
         with pytest.raises(StoreError, match="taken over by another coordinator"):
             await server.require_saved()

@@ -24,6 +24,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.wire.frames import Join, Sync
 from support.site_server import site_server
+from support.waiting import eventually
 
 
 def watch(server: SiteServer, threshold: Threshold | None = None) -> AsyncIterator[bytes]:
@@ -83,8 +84,11 @@ async def test_watch_of_a_quiet_counter_has_heartbeats(monkeypatch: pytest.Monke
     async with site_server() as table:
         table.server.create("hits", Config(scheme="exact"))
         events, received = watch(table.server), list[bytes]()
-        while received.count(HEARTBEAT) < 3:
+
+        async def receive() -> None:
             received.append(await anext(events))
+
+        await eventually(lambda: received.count(HEARTBEAT) >= 3, receive)
         assert next(event for event in received if event != HEARTBEAT).startswith(b"event: answer\n")
         assert HEARTBEAT.startswith(b":")  # a comment
 

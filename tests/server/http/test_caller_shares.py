@@ -15,6 +15,8 @@ from countless.server.http.page import feed as page_feed
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
+from support.service import until
+from support.waiting import eventually
 
 URL = "ws://127.0.0.1:2686/api/v1/site"
 
@@ -49,8 +51,7 @@ def test_connections_of_one_site_token_leave_room_for_others(tmp_path: Path) -> 
             sixth.receive_bytes()
         assert refused.value.reason == "no more connections (max_connections)"
         one.close()
-        while server.connection_count == 5:
-            client.get("/livez")
+        until(lambda: client.get("/livez") and server.connection_count < 5, "the connection is closed")
         held.enter_context(client.websocket_connect(URL, headers=first))
     assert server.connection_count == len(server.connections) == 0
 
@@ -77,8 +78,7 @@ async def test_pages_of_one_token_leave_room_for_others(tmp_path: Path, monkeypa
     async with app.router.lifespan_context(app):
         wanted = [first] * 3 + [second] * 2 + [third]
         tasks = [asyncio.create_task(open_page(token)) for token in wanted]  # all arrive in one turn of the loop
-        while len(statuses) < len(wanted):
-            await asyncio.sleep(0)
+        await eventually(lambda: len(statuses) >= len(wanted))
         refused = [token for token, status in statuses if status == 503]
         assert refused == [first, third]
         assert app.state.server.dropped["too many pages"] == 2

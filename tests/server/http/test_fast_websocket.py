@@ -24,6 +24,7 @@ from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
 from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
+from support.waiting import eventually
 
 REQUEST = (
     b"GET / HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -278,10 +279,14 @@ async def test_peer_that_sends_pings_and_does_not_read_is_disconnected() -> None
     transport: Any = peer.protocol.transport
     peer.protocol.pause_writing()
     ping, pings = masked(Opcode.PING, b"x" * 125), 0
-    while not transport.aborted:
+
+    async def send_pings() -> None:
+        nonlocal pings
         peer.protocol.data_received(ping * 100)
         pings += 100
         await asyncio.sleep(0)
+
+    await eventually(lambda: transport.aborted, send_pings)
     assert MAX_UNREAD_BYTES < transport.unread < MAX_UNREAD_BYTES + 200 * len(ping)
     peer.protocol.connection_lost(None)
     quick = Peer(FastWebSocketProtocol)

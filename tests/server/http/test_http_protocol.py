@@ -10,6 +10,7 @@ from uvicorn.server import ServerState
 
 from countless import http_protocol, unread
 from countless.http_protocol import LimitedHTTPProtocol
+from support.waiting import eventually
 
 HEADER = b"POST /add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n"
 UPGRADE = (
@@ -95,8 +96,7 @@ class Client:
         self.protocol.data_received(data)
 
     async def responses(self, number: int) -> None:
-        while self.written.count(b"HTTP/1.1 200") < number:
-            await asyncio.sleep(0)
+        await eventually(lambda: self.written.count(b"HTTP/1.1 200") >= number)
 
     def wait(self) -> None:
         """Until the time for a request is over."""

@@ -15,6 +15,7 @@ from countless.server.sessions.frame_reader import ITEMS_PER_SLICE
 from countless.server.sessions.shares import UNLIMITED
 from countless.wire.frames import VERSION, Hello, Item, Join, Sync, encode_frames
 from support.site_server import SiteServerHarness, site_server
+from support.waiting import eventually
 
 LONG = 2501
 HELLO = Hello(VERSION, "a", 1)
@@ -62,8 +63,7 @@ class Socket:
             self.turns.append([])
 
     async def until_waiting(self, reading: asyncio.Task[None]) -> None:
-        while not reading.done() and (self.receiver is None or not self.frames.empty()):
-            await asyncio.sleep(0)
+        await eventually(lambda: reading.done() or (self.receiver is not None and self.frames.empty()))
         if reading.done():
             reading.result()
 

@@ -16,6 +16,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Join, Leave
 from support.site_server import site_server
 from support.stores import FullStore
+from support.waiting import eventually
 
 
 async def samples(server: SiteServer, name: str) -> dict[str, float]:
@@ -101,6 +102,11 @@ async def test_scrape_of_many_counters_lets_the_loop_do_other_work(monkeypatch: 
         turns_before_text.append(turns)
         return function(*arguments)
 
+    async def turn() -> None:
+        nonlocal turns
+        turns += 1
+        await asyncio.sleep(0)
+
     async with site_server() as harness:
         rows = 12 * ROWS_PER_SLICE
         for number in range(rows):
@@ -108,9 +114,7 @@ async def test_scrape_of_many_counters_lets_the_loop_do_other_work(monkeypatch: 
         await harness.server.flush()
         monkeypatch.setattr(asyncio, "to_thread", to_thread)
         scrape = asyncio.create_task(exposition(harness.server, ""))
-        while not scrape.done():
-            turns += 1
-            await asyncio.sleep(0)
+        await eventually(scrape.done, turn)
         assert turns_before_text[0] >= 3 * rows / ROWS_PER_SLICE  # answers, windows, messages
         assert (await scrape)[0].count(b"\ncountless_count_total{") == rows
 
@@ -120,8 +124,7 @@ async def test_failed_saves_are_counted() -> None:
     async with site_server(store) as harness:
         store.full = True
         harness.server.create("hits", Config())
-        while harness.server.failing is None:
-            await asyncio.sleep(0)
+        await eventually(lambda: harness.server.failing is not None)
         harness.time = 7.0
         assert await samples(harness.server, "countless_save_failures_total") == {"": 1}
         assert await samples(harness.server, "countless_answers_behind_seconds") == {"": 7}

@@ -21,6 +21,7 @@ from countless.wire.frames import Hello, Join, Leave, LeaveAck, Sync, SyncAck, U
 from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import FullStore, PausedStore
+from support.waiting import eventually
 
 
 def waiting_items(harness: SiteServerHarness) -> int:
@@ -35,8 +36,7 @@ async def test_nothing_is_published_or_sent_while_saves_fail(caplog: pytest.LogC
         connection.received.clear()
         store.full = True
         harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1), Sync(1)], 10)
-        while harness.server.failing is None:
-            await asyncio.sleep(0)
+        await eventually(lambda: harness.server.failing is not None)
         assert connection.received == []
         counter = harness.server.counter("hits")
         assert (counter.published_answer.estimate, counter.coordinator.published) == (5, 9)
@@ -224,8 +224,7 @@ async def test_batch_whose_save_fails_is_saved_by_stop_when_run_is_cancelled() -
         await harness.send(staying, second, Join("hits", 0, 3))
         store.full = True
         harness.server.on_frame(leaving, first, [Leave("hits", 0, 5)], 10)
-        while harness.server.failing is None:
-            await asyncio.sleep(0)
+        await eventually(lambda: harness.server.failing is not None)
         harness.server.on_frame(staying, second, [Report("hits", 0, 4, 4)], 10)  # saves the departed count again
         store.full = False  # and now the server stops: `run` is cancelled while it waits for its next attempt
     assert first.received[-1] == LeaveAck("hits")
@@ -245,8 +244,7 @@ async def test_stop_gives_up_when_saves_go_on_failing(
         store.full = True
         connection.received.clear()
         harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1), Sync(1)], 10)
-        while harness.server.failing is None:
-            await asyncio.sleep(0)
+        await eventually(lambda: harness.server.failing is not None)
         caplog.clear()
     assert caplog.messages == ["final save failed 5 times, unsaved changes dropped: database or disk is full"]
     assert connection.received == []
