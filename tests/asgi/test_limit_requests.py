@@ -160,7 +160,18 @@ def test_unknown_budget_is_as_unreachable_and_logged(caplog: pytest.LogCaptureFi
     assert limited(Client(unknown)).get("/").status_code == 503
     assert limited(Client(unknown), on_unreachable="allow").get("/").status_code == 200
     assert "mode=enforced policy=default budget=all reason=no_budget: budget 'all' rejected" in caplog.text
-    assert "by the coordinator: there is none" in caplog.text
+    assert "there is none; create the rule: countless budget create 'all' --limit N --per minute" in caplog.text
+
+
+def test_missing_rule_of_a_key_is_logged_with_the_command_that_creates_it(caplog: pytest.LogCaptureFixture) -> None:
+    def unknown(name: str) -> Reason:
+        raise UnknownBudget(name, "there is none")
+
+    web = limited(Client(unknown), "keys/{key}", key=lambda scope: "me")
+    for _ in range(3):
+        web.get("/")
+    (line,) = [record.message for record in caplog.records]
+    assert "countless budget create 'keys/*' --limit N --per minute" in line
 
 
 def test_shadow_mode_lets_everything_pass_and_counts_what_it_would_refuse(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,7 +191,7 @@ def test_shadow_mode_lets_everything_pass_and_counts_what_it_would_refuse(caplog
 
 def test_log_has_few_lines_for_many_refusals(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("countless.asgi.limit_requests.monotonic", lambda: now)
+    monkeypatch.setattr("countless.client.sparse_log.monotonic", lambda: now)
     web = limited(Client(always(Reason.EXHAUSTED)))
     with caplog.at_level(logging.INFO, "countless"):
         for now in (1000.0, 1000.1, 1000.9, 1001.0):  # noqa: B007 - the clock

@@ -1,5 +1,6 @@
 """The `limits` library, slowapi and flask-limiter, unchanged, with budgets of a real coordinator."""
 
+import re
 from collections.abc import Iterator
 from time import time
 
@@ -101,11 +102,16 @@ def test_rule_of_the_coordinator_decides_and_the_difference_is_logged_once(
     assert lines == ["rule differs: rate limit is 5 per 1 day, limits/5-per-day/* has 2 per day and decides"]
 
 
-def test_missing_rule_is_a_configuration_error_with_the_command_to_make_it(storage: BudgetStorage) -> None:
+def test_missing_rule_is_a_configuration_error_and_a_log_line_with_the_command_to_make_it(
+    storage: BudgetStorage, caplog: pytest.LogCaptureFixture
+) -> None:
+    limiter = BudgetRateLimiter(storage)
     command = r"countless budget create 'limits/7-per-hour/\*' --limit 7 --per hour"
-    for call in (BudgetRateLimiter.hit, BudgetRateLimiter.test):
+    for call in (limiter.hit, limiter.test):
         with pytest.raises(ConfigurationError, match=command):
-            call(BudgetRateLimiter(storage), parse("7/hour"), "a")
+            call(parse("7/hour"), "a")
+    (line,) = [record.message for record in caplog.records if "without a rule" in record.message]
+    assert re.search(command, line)
 
 
 def test_wrong_use_of_the_storage_and_the_strategy_is_an_error(storage: BudgetStorage) -> None:

@@ -11,22 +11,19 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from math import ceil
-from time import monotonic
 
 from countless.asgi.count_requests import App, Message, Receive, Scope, Send
 from countless.asgi.ratelimit_fields import limit_field, policy_field, require_policy
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
+from countless.client.sparse_log import SparseLog
 from countless.core.budget.decision import Reason
 from countless.core.budget.rule import BudgetRule
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
 
-log = logging.getLogger("countless")
-
 ON_UNREACHABLE = ("refuse", "allow")
 RETRY_S = 1  # after a request that was refused because nothing answered
-LOG_EVERY_S = 1.0
 # Beside the reasons of a decision:
 NO_BUDGET = "no_budget"  # the coordinator has none of this name
 ABOVE_LIMIT = "above_limit"  # the request costs more than the limit: it cannot be admitted later either
@@ -75,6 +72,9 @@ class LimitRequests:
         self._app = app
         self._client = client
         self._budget = budget
+        self._create = (
+            f"create the rule: countless budget create '{budget.replace('{key}', '*')}' --limit N --per minute"
+        )
         self._key = key or (lambda scope: "")
         self._cost = cost or (lambda scope: 1)
         self._wait = wait
@@ -82,7 +82,7 @@ class LimitRequests:
         self._shadow = shadow
         self._policy = require_policy(policy)
         self._not_admitted = client.counter(counter)
-        self._log = _SparseLog()
+        self._log = SparseLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -109,7 +109,7 @@ class LimitRequests:
         try:
             return (await budget.atake(cost, self._wait)).reason, ""
         except UnknownBudget as problem:
-            return NO_BUDGET, f": {problem}"
+            return NO_BUDGET, f": {problem}; {self._create}"
         except AboveLimit as problem:
             return ABOVE_LIMIT, f": {problem}"
 
@@ -151,21 +151,6 @@ class LimitRequests:
             fields.append((b"retry-after", str(retry).encode()))
         content = {"type": _PROBLEM_TYPES + kind, "title": title, "violated-policies": [self._policy]}
         await _send_problem(send, status, content, fields)
-
-
-class _SparseLog:
-    """At most one line of each level in `LOG_EVERY_S`, with the number of those that were left out before."""
-
-    def __init__(self) -> None:
-        self._next = {logging.INFO: 0.0, logging.WARNING: 0.0}
-        self._left_out = {logging.INFO: 0, logging.WARNING: 0}
-
-    def write(self, level: int, line: str) -> None:
-        if monotonic() < self._next[level]:
-            self._left_out[level] += 1
-            return
-        log.log(level, "%s (%d others not logged)", line, self._left_out[level])
-        self._next[level], self._left_out[level] = monotonic() + LOG_EVERY_S, 0
 
 
 def _retry_s(budget: ClientBudget, cost: int) -> int | None:

@@ -25,6 +25,7 @@ from limits.strategies import STRATEGIES, RateLimiter
 from limits.util import WindowStats
 
 from countless.client.client import connect
+from countless.client.sparse_log import SparseLog
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import PERIODS
 from countless.errors import AboveLimit, CountlessError, Exhausted, InvalidParameter, UnknownBudget
@@ -140,6 +141,7 @@ class BudgetRateLimiter(RateLimiter):
         super().__init__(storage)
         self._budgets = storage.client
         self._wait_s = storage.wait_s
+        self._log = SparseLog()
         self._differing: set[str] = set()  # rules that differ from their rate limit, and are in the log
 
     def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
@@ -159,6 +161,7 @@ class BudgetRateLimiter(RateLimiter):
             budget.reserve(cost, self._wait_s).settle(used)
         except UnknownBudget as problem:
             command = f"countless budget create '{expected.name}/*' --limit {expected.limit} {expected.option}"
+            self._log.write(logging.WARNING, f"rate limit without a rule: {problem}; create it: {command}")
             raise ConfigurationError(f"{problem}; create the rule: {command}") from problem
         except (Exhausted, AboveLimit):
             return False

@@ -1,0 +1,23 @@
+"""Log lines about requests, of which there may be thousands a second."""
+
+import logging
+from time import monotonic
+
+LOG_EVERY_S = 1.0
+
+log = logging.getLogger("countless")
+
+
+class SparseLog:
+    """Writes at most one line of each level in `LOG_EVERY_S`, with the number of lines left out before it."""
+
+    def __init__(self) -> None:
+        self._next = {logging.INFO: 0.0, logging.WARNING: 0.0}
+        self._left_out = {logging.INFO: 0, logging.WARNING: 0}
+
+    def write(self, level: int, line: str) -> None:
+        if monotonic() < self._next[level]:
+            self._left_out[level] += 1
+            return
+        log.log(level, "%s (%d others not logged)", line, self._left_out[level])
+        self._next[level], self._left_out[level] = monotonic() + LOG_EVERY_S, 0
