@@ -225,12 +225,12 @@ class TestRestart:
         assert requested(third.recover()) == ["a", "b", "c"]
         assert (third.round, third.known_total) == (4, 75 + 30 + 20)
 
-    def test_published_estimate_does_not_fall_after_a_restart(self) -> None:
+    def test_published_estimate_does_not_fall_after_a_restart_and_readers_see_what_is_known(self) -> None:
         saved_state = PersistentState(round=3, published=500, departed=0, known=((A, 10),))
         made = coordinator(Exact(), saved_state=saved_state)
         made.recover()
         made.receive(A, snapshot(480, round=4))
-        assert (made.published, made.answer.state) == (500, State.HOLDING)
+        assert (made.published, made.answer.estimate, made.answer.state) == (500, 480, State.EXACT)
 
     def test_recovery_plans_again_if_the_known_total_is_below_the_planned(self) -> None:
         """The published estimate stands for 1,000 or more, but 410 are known: the step must fit 410."""

@@ -7,7 +7,7 @@ with probability at most 1e-9 in it; there are about 9 schemes * 17 runs of them
 import pytest
 
 from countless import Tracker
-from countless.core.answer import State
+from countless.core.answer import Answer, State, within
 from countless.core.coordinator import Coordinator
 from countless.core.messages import DownMessage, Message, SiteId, Snapshot, StartRound
 from countless.randomness import SeededRandom
@@ -38,17 +38,26 @@ def tracker_for(name: str, sites: int, alpha: float, seed: int = 1, count_bytes:
     )
 
 
+def answer_of(tracker: Tracker) -> Answer:
+    """That of a tracker without windows."""
+    answer = tracker.answer
+    assert isinstance(answer, Answer)
+    return answer
+
+
 def check_after_every_event(tracker: Tracker, stream: Stream) -> None:
-    total, answer = tracker.total, tracker.answer
+    total, answer = tracker.total, answer_of(tracker)
     lower, upper = answer.lower, answer.upper
     for number, (site, n) in enumerate(stream):
         tracker.site(site).add(n)
         total += n
-        before, answer = answer, tracker.answer
+        before, answer = answer, answer_of(tracker)
+        assert answer.published >= before.published, f"event {number}: the answer fell from {before} to {answer}"
         if answer.estimate != before.estimate:
             lower, upper = answer.lower, answer.upper
-            assert answer.estimate > before.estimate, f"event {number}: the answer fell from {before} to {answer}"
             assert lower <= answer.estimate <= upper
+            assert within(answer.estimate, answer.alpha, total), f"event {number}: {answer} but the total is {total}"
+            assert answer.estimate > before.estimate or answer.estimate == upper, f"event {number}: fell to {answer}"
         assert lower <= total <= upper, f"event {number}: {answer} but the total is {total}"
     assert tracker.total == total
 
@@ -136,11 +145,45 @@ def test_answer_is_within_alpha_with_joins_and_departures(name: str) -> None:
 
 
 @every_scheme
+def test_total_is_exact_when_every_site_has_left_and_published_does_not_fall(name: str) -> None:
+    tracker, total = tracker_for(name, 3, 0.2), 0
+    for leaves in range(6):
+        for site, n in stream_named("uniform", 3, 700, seed=leaves):
+            tracker.site(tracker.sites[site]).add(n)
+            total += n
+        published = answer_of(tracker).published
+        for site_name in tracker.sites:
+            tracker.remove_site(site_name)
+        answer = answer_of(tracker)
+        assert (answer.lower, answer.estimate, answer.upper, answer.state) == (total, total, total, State.EXACT)
+        assert answer.published >= max(published, total)
+        for site in range(3):
+            tracker.add_site(f"{leaves} {site}")
+        assert answer_of(tracker).published >= answer.published
+        assert tracker.answer.contains(total)
+        assert within(tracker.answer.estimate, 0.2, total)
+
+
+@every_scheme
+def test_total_without_sites_is_exact_after_a_restart(name: str) -> None:
+    world = World(scheme_named(name), 3, alpha=0.2)
+    for site, n in stream_named("uniform", 3, 5_000, seed=1):
+        world.add(site, n)
+    for site_name in world.sites:
+        world.leave(site_name)
+    published = world.answer.published
+    world.restart()
+    answer = world.answer
+    assert (answer.lower, answer.estimate, answer.upper, answer.state) == (*[world.total] * 3, State.EXACT)
+    assert answer.published >= published
+
+
+@every_scheme
 def test_last_site_may_leave_and_another_join(name: str) -> None:
     tracker = tracker_for(name, 1, 0.2)
     tracker.site(0).add(5_000)
     assert tracker.remove_site(0) == 5_000
-    assert tracker.answer.contains(5_000)
+    assert tracker.answer.estimate == 5_000
     tracker.add_site("new").add(5_000)
     assert tracker.total == 10_000
     assert tracker.answer.contains(10_000)

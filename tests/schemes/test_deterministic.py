@@ -75,8 +75,7 @@ def test_departed_site_is_known_exactly() -> None:
     assert tracker.answer.state is State.HOLDING
     tracker.remove_site(0)
     assert tracker.messages.up == 2
-    assert tracker._debug_state().estimator.estimate == 1000
-    assert tracker._debug_state().estimator.exact
+    assert tracker._debug_state().estimator.known == (1000, 1000)
 
 
 def test_small_site_still_reports_after_a_huge_one_has_left() -> None:

@@ -26,7 +26,7 @@ def worst_state(states: Iterable[State]) -> State:
 
 
 # Three facts decide the state, whatever happened before: whether every site has answered the last request for a
-# snapshot, whether every site can be reached, and whether the trigger in force reports every event.
+# snapshot, whether every site can be reached, and whether the reports allow one total only.
 #       (answered, reachable, exact)
 STATE_TABLE: dict[tuple[bool, bool, bool], State] = {
     (False, False, False): State.LEARNING,
@@ -72,9 +72,13 @@ def within(estimate: float, alpha: float, total: int, floor: int = 0) -> bool:
 
 
 class Answer(NamedTuple):
-    """A total with its bounds: with probability 1 - delta, for ever, lower <= truth <= upper."""
+    """A total with its bounds: with probability 1 - delta, at every moment, lower <= truth <= upper.
 
-    estimate: float
+    `published` never falls: it is the largest estimate so far. Readers see `estimate`: the same, but never outside of
+    what is known for certain.
+    """
+
+    published: float
     alpha: float
     delta: float
     state: State
@@ -83,7 +87,15 @@ class Answer(NamedTuple):
     scheme: str
     silent: tuple[SiteName, ...] = ()
     floor: int = 0  # the error is at most alpha * max(truth, floor)
-    known: tuple[int, int] | None = None  # the least and the largest total that the reports allow, if that is no secret
+    known: tuple[float, float] | None = None  # the least and the largest total that the reports allow; None: a secret
+
+    @property
+    def estimate(self) -> float:
+        """The total as readers see it. It is `published`, unless that is more than the reports allow."""
+        if self.known is None:
+            return self.published
+        least, most = self.known
+        return min(max(self.published, least), most)
 
     @property
     def lower(self) -> float:
@@ -97,12 +109,8 @@ class Answer(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """What alpha allows and the reports do not exclude. The estimate never falls, and is always between them."""
-        lower, upper = bounds(self.estimate, self.alpha, self.floor)
-        if self.known is None:
-            return lower, upper
-        least, most = self.known
-        return max(lower, min(least, self.estimate)), min(upper, max(most, self.estimate))
+        """What the reports allow; where that is a secret, what alpha allows. The estimate is always between them."""
+        return bounds(self.published, self.alpha, self.floor) if self.known is None else self.known
 
     def as_dict(self) -> dict[str, object]:
         """What a program may log or send as JSON: the fields that everyone may see, and the bounds."""

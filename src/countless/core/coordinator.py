@@ -95,22 +95,29 @@ class Coordinator:
     @property
     def answer(self) -> Answer:
         """The published total with its bounds and its state."""
-        rounds, unreachable = self._rounds, self._ledger.unreachable
+        rounds, known, unreachable = self._rounds, self._rounds.known, self._ledger.unreachable
         return Answer(
             rounds.published,
             rounds.alpha,
             rounds.delta,
-            STATE_TABLE[rounds.awaited == 0, not unreachable, rounds.exact],
+            STATE_TABLE[rounds.awaited == 0, not unreachable, known is not None and known[0] == known[1]],
             rounds.number,
             self._ledger.present,
             rounds.setup.scheme,
             tuple(site_id.site for site_id in unreachable),
             rounds.floor,
-            rounds.known,
+            known,
         )
 
     @property
+    def estimate(self) -> float:
+        """That of `answer`, for callers that ask after every event."""
+        published, known = self._rounds.published, self._rounds.known
+        return published if known is None else min(max(published, known[0]), known[1])
+
+    @property
     def published(self) -> float:
+        """The largest estimate so far."""
         return self._rounds.published
 
     @property
@@ -145,8 +152,12 @@ class Coordinator:
     def saved_state(self) -> PersistentState:
         present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
         known = tuple((entry.site_id, entry.reported) for entry in present)
-        departed = self.known_total - sum(entry.reported for entry in present)
-        return PersistentState(self.round, self.published, departed, known)
+        return PersistentState(self.round, self.published, self.departed, known)
+
+    @property
+    def departed(self) -> int:
+        """The sum of the final counts of sites that have left."""
+        return self._ledger.departed + self._ledger.left
 
     def reported_by(self, site_id: SiteId) -> int:
         """The largest count received from a site: for owners that save one site at a time, not all of `saved_state`."""

@@ -28,7 +28,6 @@ class Estimator(ABC):
     """Keeps the estimate of one round."""
 
     estimate: float = 0
-    exact: bool = False  # whether the estimate is the true total
     reconsider_at: int | None = None  # for rounds without an end: the total at which the scheme is asked again
     exact_below: float = 0  # every site whose count is below this reports its next event
 
@@ -85,7 +84,6 @@ class Estimator(ABC):
 class ExactSum(Estimator):
     """The sum of the counts: the true total while every site reports every event."""
 
-    exact = True
     exact_below = inf
     _trigger = EveryNth(1)
 

@@ -62,7 +62,6 @@ class BelowFloor(Estimator):
 
     def _update_estimate(self) -> Effect | None:
         allowed = self._part * self._floor
-        self.exact = self._least == self._most
         low, high = self._unit * self._most - allowed, self._unit * self._least + allowed
         self.estimate = midpoint(low, high, self._unit)
         return Effect.END_ROUND if self._least >= self._floor else None

@@ -101,6 +101,7 @@ class Ledger(dict[SiteId, Entry]):
 
     def __init__(self, departed: int = 0) -> None:
         self.departed = departed  # the sum of the exact counts of departed sites without an entry
+        self.left = 0  # and of those that still have one
         self.present = 0  # how many sites have not departed
         self.unreachable: dict[SiteId, None] = {}  # in the order in which they were marked
 
@@ -136,9 +137,10 @@ class Ledger(dict[SiteId, Entry]):
             del self.unreachable[entry.site_id]
         if entry.presence is DEPARTED:
             self.present -= 1
+            self.left += entry.reported
 
     def fold_departed(self) -> None:
         """Replace the entries of departed sites by the sum of their counts."""
         for entry in [entry for entry in self.values() if entry.presence is DEPARTED]:
-            self.departed += entry.reported
             del self[entry.site_id]
+        self.departed, self.left = self.departed + self.left, 0

@@ -12,6 +12,7 @@
 from fractions import Fraction
 from math import ceil, log
 
+from countless.core.answer import bounds
 from countless.core.estimator import Effect, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.floor import open_below_floor
 from countless.core.ledger import Entry, Ledger
@@ -70,15 +71,20 @@ class Rounds:
         self._expected_sites = expected_sites
 
     @property
-    def exact(self) -> bool:
-        """Whether the published estimate is the true total."""
-        estimator = self.setup.estimator
-        return estimator.exact and estimator.estimate >= self.published
-
-    @property
-    def known(self) -> tuple[int, int] | None:
-        """The least and the largest total that the reports allow, where that is no secret."""
-        return None if self.awaited else self.setup.estimator.known
+    def known(self) -> tuple[float, float] | None:
+        """The least and the largest total that the reports allow; None: that is a secret, or snapshots are awaited."""
+        ledger = self._ledger
+        if not ledger.present:  # every site has left with its exact count: whoever chose the events knows this number
+            total = ledger.departed + ledger.left
+            return total, total
+        if self.awaited:
+            return None
+        known = self.setup.estimator.known
+        if known is None or not ledger.unreachable:
+            return known
+        # Nobody knows what unreachable sites have counted since. What was published before was right.
+        lower, _ = bounds(self.published, self.alpha, self.floor)
+        return max(known[0], lower), max(known[1], self.published)
 
     def start_first(self) -> None:
         """Start round 0 with sites that have counted nothing: no message is needed."""
@@ -227,6 +233,8 @@ class Rounds:
         if not assumed or gain <= 0:  # without a gain, the start was assumed from a report that overtook this snapshot
             return []
         entry.round_start, entry.reported = count, max(before, count)
+        if entry.presence is DEPARTED:
+            self._ledger.left += entry.reported - before
         if self.awaited:
             return []
         return self._apply(entry, self.setup.estimator.on_late_start(entry, before, gain))
@@ -284,6 +292,7 @@ class Rounds:
         state, before = entry.round_state, entry.reported
         entry.apply(LEFT)
         entry.reported = max(before, final.count)
+        self._ledger.left += entry.reported - before
         if state is AWAITING_SNAPSHOT:
             return self._set_start(entry, entry.reported)
         estimator, gain = self.setup.estimator, entry.reported - entry.round_start
@@ -310,9 +319,11 @@ class Rounds:
 
     def _publish(self) -> None:
         # The total never falls, so the largest estimate so far is at least as good as the last one.
-        estimate = self.setup.estimator.estimate
+        estimate, ledger = self.setup.estimator.estimate, self._ledger
         if estimate > self.published:
             self.published = estimate
+        if not ledger.present:
+            self.published = max(self.published, ledger.departed + ledger.left)
 
     def _send_trigger(self, entry: Entry) -> Outbox:
         # Always from the same start, so a site that has the trigger ignores it; after a change, from what is known.

@@ -61,8 +61,8 @@ class TrackedTotal:
         return self.coordinator.answer
 
     @property
-    def published(self) -> float:
-        return self.coordinator.published
+    def estimate(self) -> float:
+        return self.coordinator.estimate
 
     @property
     def total(self) -> int:

@@ -234,8 +234,8 @@ class Tracker:
         # A listener that adds events may move the answer again: the loop, not a nested call, announces that.
         self._announcing = True
         try:
-            while self._count.published != self._announced:
-                self._announced = self._count.published
+            while self._count.estimate != self._announced:
+                self._announced = self._count.estimate
                 answer = self._count.answer
                 for listener in tuple(self._listeners):
                     listener(answer)

@@ -20,7 +20,7 @@ from countless.core.windows.rolling import Record, count_since, narrower
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.site import MARGIN_S, SiteWindows
 from countless.core.windows.spans import SpanCount, count_between, span_named
-from countless.core.windows.window import TotalAnswer, Window, WindowState, bounds_of
+from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.errors import InvalidParameter
 from countless.inprocess.network import Traffic
 from countless.inprocess.past_answers import PastAnswers
@@ -62,7 +62,7 @@ class TrackedWindows:
         self._settled = 0  # the sum of all windows that were closed
         self._kept_since = -inf  # of the windows before this moment, only the sum is known
         self._last = 0  # the window that was closed last
-        self._estimate: float = 0  # the largest that was published
+        self._largest: float = 0  # the largest estimate so far
         self._traffic = Traffic(0, 0, 0)  # of closed windows
         self._past = PastAnswers(self._margin_s / RECORDS_PER_MARGIN)
         self._close_at = inf  # when an event closes the first window
@@ -133,13 +133,13 @@ class TrackedWindows:
 
     @property
     def answer(self) -> TotalAnswer:
-        answer = self._answer(self._settled, [total.answer for total in self._open_totals()], self._estimate)
-        self._estimate = answer.estimate
-        return answer
+        answers = [total.answer for total in self._open_totals()]
+        self._largest = max(self._largest, self._settled + sum(answer.estimate for answer in answers))
+        return self._answer(self._settled, answers, self._largest)
 
     @property
-    def published(self) -> float:
-        return max(self._estimate, self._settled + sum(total.coordinator.published for total in self._open_totals()))
+    def estimate(self) -> float:
+        return self.answer.estimate
 
     @property
     def total(self) -> int:
@@ -189,7 +189,7 @@ class TrackedWindows:
             yield Window(period, *self._calendar.bounds(period), count, count, count, WindowState.CLOSED)
         for period, window in sorted(self._windows.states.items()):
             answer = window.total.answer
-            lower, upper = bounds_of(answer)
+            lower, upper = answer.bounds
             yield Window(period, *self._calendar.bounds(period), lower, answer.estimate, upper, WindowState.OPEN)
 
     def _open_totals(self) -> Iterator[TrackedTotal]:

@@ -154,7 +154,6 @@ class DeterministicEstimator(Estimator):
 
     def _update_estimate(self) -> Effect | None:
         least, most = self._least, self._most
-        self.exact = least == most  # and then the middle is both
         self.estimate = midpoint(self._down * most, self._up * least, self._unit)
         return Effect.END_ROUND if self.reconsider_at is not None and least >= self.reconsider_at else None
 

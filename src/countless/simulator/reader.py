@@ -67,15 +67,19 @@ class Reader:
 
     def _on_answer(self, answer: PublicAnswer) -> None:
         before, total = self._shown, self._truth.total(self.counter)
-        if before is not None and self._never_falls(answer) < self._never_falls(before):
+        if before is not None and self._falls(before, answer):
             raise InvariantBroken(f"a reader of {self.counter} was shown {before}, and then {answer}")
         if answer.lower > total:
             raise InvariantBroken(f"a reader of {self.counter} was shown {answer}, in truth {total}")
         self._shown = answer
 
-    def _never_falls(self, answer: PublicAnswer) -> float:
-        """The estimate; of families, whose estimate is the middle of the bounds, the lower bound."""
-        return answer.lower if self._of_family else answer.estimate
+    def _falls(self, before: PublicAnswer, answer: PublicAnswer) -> bool:
+        """The estimate may only fall to the upper bound: it was more than is known now. That of a family is the middle
+        of its bounds, of which the lower one does not fall.
+        """
+        if self._of_family:
+            return answer.lower < before.lower
+        return answer.estimate < before.estimate and answer.upper - answer.estimate >= 1
 
     def on_restored(self) -> None:
         """The state is an older copy: totals may have fallen."""

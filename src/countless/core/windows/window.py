@@ -38,8 +38,8 @@ class Window(NamedTuple):
 class TotalAnswer(NamedTuple):
     """The total over all windows, also those that are not kept any more. It has the fields of an `Answer`.
 
-    The bounds are the sums of the windows' bounds. The estimate never falls, so when a window is closed, `upper` may be
-    the estimate of before.
+    The bounds are the sums of the windows' bounds. The estimate is the largest sum of estimates so far, but never
+    outside of these bounds.
     """
 
     estimate: float
@@ -77,35 +77,26 @@ class TotalAnswer(NamedTuple):
 _ROUNDING = 2.0**-50  # more than the addition of some floats can lose
 
 
-def bounds_of(answer: Answer | TotalAnswer) -> tuple[float, float]:
-    """Where every event is reported, there is no error."""
-    return (answer.estimate, answer.estimate) if answer.state is State.EXACT else (answer.lower, answer.upper)
-
-
 def total_answer(
     settled: int, answers: Sequence[Answer | TotalAnswer], published: float, *, alpha: float, delta: float, scheme: str
 ) -> TotalAnswer:
     """The sum of what is known exactly and of the answers of open windows, given oldest first.
 
-    `published` is the last estimate of the total. When a window is closed the sum may fall: the estimate does not.
+    `published` is the largest sum so far. When a window is closed, the sum may fall.
     """
-    total = settled + sum(answer.estimate for answer in answers)
-    bounds = [bounds_of(answer) for answer in answers]
+    bounds = [answer.bounds for answer in answers]
     lower, upper = (settled + sum(each) for each in zip(*bounds, strict=True)) if bounds else (settled, settled)
-    if upper > 1 / _ROUNDING:
+    if upper > 1 / _ROUNDING and lower != upper:
         lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
-    estimate = max(published, total)
-    states = {answer.state for answer in answers}
-    if estimate > total:
-        states.add(State.HOLDING)
     last = answers[-1] if answers else None
+    largest = max(published, settled + sum(answer.estimate for answer in answers))
     return TotalAnswer(
-        estimate,
+        min(max(largest, lower), upper),
         lower,
-        max(upper, estimate),
+        upper,
         alpha,
         delta,
-        worst_state(states),
+        worst_state(answer.state for answer in answers),
         last.round if last else 0,
         max((answer.sites for answer in answers), default=0),
         last.scheme if last else scheme,

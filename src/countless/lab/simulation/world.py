@@ -83,7 +83,7 @@ class World:
 
     @property
     def estimate(self) -> float:
-        return self.coordinator.published
+        return self.coordinator.estimate
 
     @property
     def answer(self) -> Answer:
@@ -119,7 +119,7 @@ class World:
         messages = site.add(n)
         self.total += n
         self.send(site, messages)
-        return self.coordinator.published
+        return self.coordinator.estimate
 
     def send(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         if messages:

@@ -97,9 +97,6 @@ class Counter(Watched):
             expected_sites=expected_sites,
             saved_state=saved_state,
         )
-        # The sum of the final counts of sites that left, which every save needs. The coordinator keeps entries of these
-        # sites until its next round, so it would have to add up all sites for it.
-        self.departed = saved_state.departed if saved_state else 0
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
         self.traffic = traffic or Traffic(self.coordinator.known_total, new=saved_state is None)
@@ -128,9 +125,19 @@ class Counter(Watched):
             self.recovering = False
 
     @property
+    def largest_published(self) -> float:
+        """The largest total so far. It never falls, as what Prometheus calls a counter must not; `estimate` may."""
+        return self._published.published
+
+    @property
     def known_total(self) -> int:
         """The sum of all counts received: never more than the true total."""
         return self.coordinator.known_total
+
+    @property
+    def departed(self) -> int:
+        """The sum of the final counts of sites that have left."""
+        return self.coordinator.departed
 
     @property
     def plan_version(self) -> tuple[int, int]:

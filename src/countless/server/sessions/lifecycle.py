@@ -170,7 +170,6 @@ class SessionLifecycle:
         count = max(final.count, counter.coordinator.reported_by(site_id))
         outbox = counter.coordinator.leave(site_id, final)
         session.leave(name)
-        counter.departed += count
         tombstone, value = name, count
         if counter.window is not None:
             self._registry.windowed[counter.window.counter].sweep_at = -inf

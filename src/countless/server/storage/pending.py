@@ -273,7 +273,7 @@ class PendingChanges:
             coordinator = counter.coordinator
             answer = coordinator.answer
             answers.append((counter, answer))
-            changes.counters[name] = CounterFields(answer.round, answer.estimate, counter.departed)
+            changes.counters[name] = CounterFields(answer.round, answer.published, counter.departed)
             if sites:
                 counts = changes.counts.setdefault(name, {})
                 for site_id in sites:

@@ -45,29 +45,22 @@ class ServerCollector:
         yield build
 
     def _answers(self) -> Slices:
-        total = _counter("countless_count", "Published total; never decreases while the counter exists.", "counter")
+        total = _counter("countless_count", "Largest total published so far: it never decreases while the counter exists.", "counter")
         lower = _gauge("countless_count_lower", "Lower bound of the true total.", "counter")
         upper = _gauge("countless_count_upper", "Upper bound of the true total.", "counter")
         state = _gauge("countless_answer_state", "1 for the current state, 0 for the others.", "counter", "state")
         rounds = _counter("countless_rounds", "Rounds started.", "counter")
-        for number, (name, counter) in enumerate(list(self._server.counters.items())):
+        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
+        for number, (name, counter) in enumerate(counters):
             if number % ROWS_PER_SLICE == 0:
                 yield None
             answer = counter.published_answer
-            total.add_metric([name], answer.estimate)
+            total.add_metric([name], counter.largest_published)
             lower.add_metric([name], answer.lower)
             upper.add_metric([name], answer.upper)
             rounds.add_metric([name], answer.round)
             for each in State:
                 state.add_metric([name, each], each is answer.state)
-        for name, family in self._server.families.by_name.items():  # the middle of the bounds may fall, `lower` never
-            count = family.published_answer
-            total.add_metric([name], count.lower)
-            lower.add_metric([name], count.lower)
-            upper.add_metric([name], count.upper)
-            rounds.add_metric([name], family.coordinator.round)
-            for each in State:
-                state.add_metric([name, each], each is count.state)
         yield from (total, lower, upper, state, rounds)
 
     def _windows(self) -> Slices:

@@ -103,6 +103,11 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         return self._total._replace(state=self.state)
 
     @property
+    def largest_published(self) -> float:
+        """The middle of the bounds may fall. `lower` never does."""
+        return self._total.lower
+
+    @property
     def state(self) -> State:
         return self.health.shown(self._total.state)
 

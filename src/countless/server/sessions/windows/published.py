@@ -6,7 +6,7 @@ from typing import NamedTuple
 from countless.core.answer import Answer
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
-from countless.core.windows.window import TotalAnswer, Window, WindowState, bounds_of, total_answer
+from countless.core.windows.window import TotalAnswer, Window, WindowState, total_answer
 from countless.server.sessions.labels import site_of
 from countless.server.sessions.losses import Losses
 from countless.server.sessions.windows.closed import ClosedWindows
@@ -16,7 +16,7 @@ Members = Callable[[int], Iterable[SiteId]]  # of a window that is open
 
 
 class PublishedWindows(NamedTuple):
-    estimate: float  # of the total
+    largest: float  # the largest estimate of the total so far
     open: Mapping[int, Answer | TotalAnswer]  # by period, oldest first
     closed: ClosedWindows
     losses: Losses
@@ -27,7 +27,7 @@ class PublishedWindows(NamedTuple):
         return total_answer(
             self.dropped + self.closed.total,
             list(self.open.values()),
-            self.estimate,
+            self.largest,
             alpha=config.alpha,
             delta=config.delta,
             scheme=config.scheme,
@@ -53,7 +53,7 @@ class PublishedWindows(NamedTuple):
                 next_open = next(open_periods, None)
             answer, total = self.open.get(period), self.closed.get(period) or 0
             estimate = answer.estimate if answer else total
-            lower, upper = bounds_of(answer) if answer else (total, total)
+            lower, upper = answer.bounds if answer else (total, total)
             state = self.state(period, lost) if ended else WindowState.OPEN
             start, end = calendar.bounds(period)
             yield Window(period, start, end, lower, estimate, upper, state, lost, len(waiting if ended else silent))

@@ -20,7 +20,7 @@ from typing import Generic, Protocol, TypeVar
 
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
-from countless.core.windows.window import TotalAnswer, Window, bounds_of
+from countless.core.windows.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Watched
 from countless.server.sessions.losses import Loss, Losses
@@ -129,7 +129,7 @@ class ServedWindows(Watched, Generic[Tracker]):
     def most_not_kept(self) -> int:
         """How many events the windows before `kept_from` have, at most: a site that was away may open one again."""
         again = (answer for period, answer in self._published.open.items() if period < self._published.first)
-        return self.dropped + sum(int(bounds_of(answer)[1]) for answer in again)
+        return self.dropped + sum(int(answer.upper) for answer in again)
 
     @property
     def complete_until(self) -> int:

@@ -35,7 +35,7 @@ class WindowedCounter(ServedWindows[Counter]):
         fields: CounterFields = _NEW,
         health: SaveHealth | None = None,
     ) -> None:
-        first, self._estimate, before = fields
+        first, self._largest, before = fields
         self.config = config
         super().__init__(name, self.window_rule.calendar, wall_clock, first, before, health)
         self.traffic = Traffic(before, new=fields is _NEW)
@@ -83,6 +83,11 @@ class WindowedCounter(ServedWindows[Counter]):
         if self._total is None:
             self._total = self._published.total(self.config)
         return self._total._replace(state=self.health.shown(self._total.state))
+
+    @property
+    def largest_published(self) -> float:
+        """The largest total so far."""
+        return self._published.largest
 
     def _members_of(self, period: int) -> list[SiteId]:
         tracker = self.open.get(period)
@@ -164,7 +169,7 @@ class WindowedCounter(ServedWindows[Counter]):
     # Saving and publishing
 
     def fields(self) -> CounterFields:
-        return CounterFields(self.first, self._estimate, self.before)
+        return CounterFields(self.first, self._largest, self.before)
 
     def window_fields(self, period: int) -> WindowFields | None:
         tracker, total = self.open.get(period), self.closed.get(period)
@@ -185,13 +190,12 @@ class WindowedCounter(ServedWindows[Counter]):
             self.notify()
 
     def _snapshot(self) -> PublishedWindows:
-        """When a window is closed, the sum over all windows may fall: the estimate does not."""
         self._answers = {period: self._answers[period] for period in sorted(self.open)}
         estimate = self.before + self.closed.total + sum([answer.estimate for answer in self._answers.values()])
-        if estimate > self._estimate:
-            self._estimate = estimate
+        if estimate > self._largest:
+            self._largest = estimate
         answers = dict(self._answers)
-        return PublishedWindows(self._estimate, answers, self.closed, self.losses, self.first, self.before)
+        return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)
 
 
 AnyCounter = Counter | WindowedCounter
