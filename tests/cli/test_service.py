@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -78,6 +79,31 @@ def test_add_then_get_from_two_processes(server: Server) -> None:
     listed = json.loads(run("counters", "--json", url=server.url).stdout)
     assert [each["counter"] for each in listed] == ["shell"]
     assert run("get", "nothing", url=server.url).stderr == "countless: there is no counter 'nothing'\n"
+
+
+def metrics(server: Server) -> str:
+    with urlopen(f"{server.url}/metrics", timeout=TIMEOUT_S) as response:  # noqa: S310
+        return str(response.read().decode())
+
+
+def test_total_of_programs_that_have_ended_is_exact_for_every_reader(server: Server) -> None:
+    for site in ("web-1", "web-2"):
+        with countless.connect(server.url, site=site) as client:
+            client.counter("over").add(1_000)
+            assert client.flush()
+            before = server.answer("over")
+    assert before["state"] == "holding"
+    assert before["estimate"] > 2_000
+    assert run("get", "over", url=server.url).stdout == "over: 2,000 (from 2,000 to 2,000; exact)\n"
+    answer = json.loads(run("get", "over", "--json", url=server.url).stdout)
+    assert [answer[field] for field in ("lower", "estimate", "upper", "state")] == [2_000, 2_000, 2_000, "exact"]
+    assert server.answer("over").items() >= {"estimate": 2_000, "upper": 2_000}.items()
+    exported = f'countless_count_total{{counter="over"}} {float(before["estimate"])}'
+    assert exported in metrics(server)
+    server.kill()
+    server.start()
+    assert server.answer("over").items() >= {"estimate": 2_000, "upper": 2_000, "state": "exact"}.items()
+    assert exported in metrics(server)
 
 
 def test_watch_prints_possibly_then_certainly_then_ends(server: Server) -> None:

@@ -71,7 +71,8 @@ PUBLIC_NAMES = {
     "Quantiles": "as_dict as_of counter estimate lower quantiles state upper",
     "Tracker": "add_site answer messages on_change plan rate remove_site rolling site sites total window windows",
     "CountingSite": "add count inc",
-    "Answer": "alpha as_dict bounds contains delta estimate floor known lower round scheme silent sites state upper",
+    "Answer": "alpha as_dict bounds contains delta estimate floor known lower published round scheme silent sites "
+    "state upper",
     "Traffic": "bytes down total up words",
     "TotalAnswer": "alpha as_dict bounds contains delta estimate lower round scheme silent sites state upper",
     "SpanCount": "complete end estimate exact known_since lost lower rate start state upper waiting",

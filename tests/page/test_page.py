@@ -75,6 +75,19 @@ def test_counter_is_found_updated_live_and_linkable(tab: Window, server: Server)
         tab.screenshot("counter")
 
 
+def test_total_of_programs_that_have_ended_is_exact(tab: Window, server: Server) -> None:
+    with countless.connect(server.url, site="web-1") as client:
+        client.counter("ended").add(2_000)
+        assert client.flush()
+        tab.page.goto(f"{server.url}/#/counter/ended")
+        expect(tab.page.locator(".badge")).to_have_text(re.compile("^◐Within"))
+        expect(tab.page.locator(TOTAL)).not_to_have_text("2,000")
+    expect(tab.page.locator(TOTAL)).to_have_text("2,000")
+    expect(tab.page.locator("[data-figure=total]")).to_contain_text("exact")
+    expect(tab.page.locator(".badge")).to_have_text("●Exact")
+    tab.screenshot("ended")
+
+
 def test_counter_created_later_appears_by_itself(tab: Window, server: Server) -> None:
     tab.page.goto(f"{server.url}/#/counter/tomorrow")
     expect(tab.page.get_by_text("There is no counter tomorrow")).to_be_visible()

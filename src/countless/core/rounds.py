@@ -74,7 +74,7 @@ class Rounds:
     def known(self) -> tuple[float, float] | None:
         """The least and the largest total that the reports allow; None: that is a secret, or snapshots are awaited."""
         ledger = self._ledger
-        if not ledger.present:  # every site has left with its exact count: whoever chose the events knows this number
+        if not ledger.present:  # every site has left with its exact count, which is no secret
             total = ledger.departed + ledger.left
             return total, total
         if self.awaited:
@@ -82,7 +82,7 @@ class Rounds:
         known = self.setup.estimator.known
         if known is None or not ledger.unreachable:
             return known
-        # Nobody knows what unreachable sites have counted since. What was published before was right.
+        # What unreachable sites have counted since is not known. What was published before was right.
         lower, _ = bounds(self.published, self.alpha, self.floor)
         return max(known[0], lower), max(known[1], self.published)
 

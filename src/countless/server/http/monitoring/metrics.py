@@ -45,7 +45,9 @@ class ServerCollector:
         yield build
 
     def _answers(self) -> Slices:
-        total = _counter("countless_count", "Largest total published so far: it never decreases while the counter exists.", "counter")
+        total = _counter(
+            "countless_count", "Largest published total; never decreases while the counter exists.", "counter"
+        )
         lower = _gauge("countless_count_lower", "Lower bound of the true total.", "counter")
         upper = _gauge("countless_count_upper", "Upper bound of the true total.", "counter")
         state = _gauge("countless_answer_state", "1 for the current state, 0 for the others.", "counter", "state")
