@@ -16,7 +16,7 @@ NAMES = {
 
 
 def main() -> Iterator[Table]:
-    """`countless scaling`, with its defaults. Some minutes."""
+    """`countless lab scaling`, with its defaults. Some minutes."""
     curves = measure(Request(), jobs=None)
     for axis, name in NAMES.items():
         some = [curve for curve in curves if curve.axis == axis]

@@ -1,4 +1,4 @@
-"""Runs of `countless simulate`, each in a process of its own."""
+"""Runs of `countless lab simulate`, each in a process of its own."""
 
 import json
 import resource
@@ -30,7 +30,7 @@ def countless(*arguments: str) -> dict[str, Any]:
 def simulate(arguments: str) -> tuple[dict[str, Any], float]:
     """The result, and the CPU seconds of the whole command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = countless("simulate", *arguments.split())
+    result = countless("lab", "simulate", *arguments.split())
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return result, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -40,7 +40,7 @@ def main() -> Iterator[Table]:
     for run in RUNS:
         result, cpu = simulate(run)
         figures = (f"{result['messages']:,}", str(result["rounds"]), f"{result['worst_error_over_alpha']:.3f}")
-        rows.append((f"`countless simulate {run}`", *figures, f"{cpu:.1f}"))
+        rows.append((f"`countless lab simulate {run}`", *figures, f"{cpu:.1f}"))
     yield Table("simulation", ("command", "messages", "rounds", "worst error / alpha", "CPU seconds"), rows)
 
 

@@ -12,7 +12,7 @@ OBLIVIOUS = {"lattice": "half a step", "blocks": "a step", "hyz": "a step", "hyz
 
 
 def main() -> Iterator[Table]:
-    """`countless attack --scheme all --adversary all --sites 256 --alpha 0.05 --events 2e4 --trials 5`."""
+    """`countless lab attack --scheme all --adversary all --sites 256 --alpha 0.05 --events 2e4 --trials 5`."""
     schemes = [name for name in SCHEME_NAMES if name != "exact"]
     base = {"sites": 256, "alpha": 0.05, "delta": 0.05, "events": 20_000}
     matches = run(settings(",".join(schemes), "all", base), 5, seed=1, jobs=None)
@@ -31,7 +31,7 @@ def _cell(match: Match) -> str:
 
 
 def oblivious() -> Iterator[Table]:
-    """`countless attack --scheme lattice,... --sites 1024 --alpha 0.01 --events 1e7 --trials 50`."""
+    """`countless lab attack --scheme lattice,... --sites 1024 --alpha 0.01 --events 1e7 --trials 50`."""
     attacked = [Setting(name, StopAfterJump(), 1024, 0.01, 0.05, 10**7) for name in OBLIVIOUS]
     rows = []
     for match in run(attacked, 50, seed=1, jobs=None):

@@ -204,7 +204,7 @@ def check_connection(url: str, token: str | None) -> Iterator[Finding]:
     remedy = "set both clocks by NTP: times in logs and on the page do not agree" if skew > MAX_CLOCK_SKEW_S else ""
     yield Finding("clock", f"{skew:.1f} s from the coordinator's", remedy)
     allowed = [scope for scope, attempt in _SCOPES.items() if _succeeds(partial(attempt, url, token))]
-    remedy = "" if allowed else "create a token there with: countless token site; then set COUNTLESS_TOKEN_FILE"
+    remedy = "" if allowed else "create a token there with: countless token create site; then set COUNTLESS_TOKEN_FILE"
     yield Finding("allowed", ", ".join(allowed) or "nothing", remedy)
 
 

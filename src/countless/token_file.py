@@ -82,7 +82,7 @@ def token_problem(scope: str, token: str | None, source: str) -> str:
     remedy = (
         f"the operator's is {OPERATOR_TOKEN_FILE} in the state directory of the coordinator"
         if scope == "operator"
-        else f"on the coordinator's machine, `countless token {scope} --label NAME` makes one"
+        else f"on the coordinator's machine, `countless token create {scope} --label NAME` makes one"
     )
     if token is None:
         places = "COUNTLESS_TOKEN_FILE or COUNTLESS_TOKEN, or, on the coordinator's machine, COUNTLESS_STATE_DIR"

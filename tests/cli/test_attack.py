@@ -1,4 +1,4 @@
-"""`countless attack`: JSON, tables, files, search, exit codes and invalid input."""
+"""`countless lab attack`: JSON, tables, files, search, exit codes and invalid input."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.attack import attack
+from countless.cli.lab.attack import attack
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES
 
@@ -92,7 +92,6 @@ def test_violated_guarantee_is_exit_code_1(monkeypatch: pytest.MonkeyPatch) -> N
         (["--trials", "0"], "trials"),
         (["--scheme", "unknown"], "scheme"),
         (["--adversary", "unknown"], "adversary"),
-        (["--backend", "abacus"], "backend"),
         (["--against", "unknown"], "adversary"),
     ],
 )

@@ -123,12 +123,13 @@ def watching(name: str, url: str) -> Iterator[Iterator[str]]:
         (["create", "b", "--limit", "5", "--tz", "Europe/Berlin"], "tz must be left out for a budget without periods"),
         (["reset", "b"], "there is no budget 'b'"),
         (["watch", "b"], "there is no budget 'b'"),
-        (["create", "b"], "limit must be given with create"),
+        (["create", "b"], "missing option '--limit'"),
         (["create", "b", "--limit", "5", "--slack", "1"], "slack must be a number"),
         (["get", "b"], "there is no budget 'b'"),
-        (["get"], "name must be given"),
-        (["get", "b", "--limit", "5"], "limit must be given with create and set only"),
-        (["burn", "b"], "action must be one of: create, get, list, set, reset, watch, delete"),
+        (["get"], "missing argument 'name'"),
+        (["get", "b", "--limit", "5"], "no such option: --limit (see: countless budget get --help)"),
+        (["set", "b"], "nothing to change: give --limit"),
+        (["burn", "b"], "no such command 'burn'"),
     ],
 )
 def test_invalid_request_exits_2_and_creates_nothing(server: Server, arguments: list[str], message: str) -> None:

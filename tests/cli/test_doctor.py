@@ -100,7 +100,7 @@ def test_doctor_checks_the_way_to_a_coordinator(tmp_path: Path) -> None:
 
 def test_doctor_reports_what_a_token_allows(tmp_path: Path) -> None:
     with Server(tmp_path, closed=True) as server:
-        command = [sys.executable, "-m", "countless.cli.main", "token", "site", "--state-dir", str(tmp_path)]
+        command = [sys.executable, "-m", "countless.cli.main", "token", "create", "site", "--state-dir", str(tmp_path)]
         made = subprocess.run(command, capture_output=True, text=True, check=True, env=environment())
         _, findings = doctor("--url", server.url, COUNTLESS_TOKEN=made.stdout.split()[-1])
         assert findings["allowed"]["found"] == "to count"

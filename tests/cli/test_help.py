@@ -1,4 +1,4 @@
-"""Every verb has help with a valid example, completion works, and invalid requests exit 2."""
+"""Every command has short help with a valid example, completion works, and wrong calls exit 2 with one line."""
 
 import re
 import shlex
@@ -7,33 +7,66 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer.main
-from typer.core import TyperGroup
 
-from countless.cli.main import VERBS, build
-from support.commands import run_command
+from countless import cli
+from support.commands import all_commands, command_of, run_command
 from support.service import environment
 
-GROUP = typer.main.get_command(build())
+COMMANDS = all_commands()
+TOP_LEVEL = [name for names in cli.PANELS.values() for name in names]
+LONGEST = 72  # characters of a line of help
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example_of_options_that_exist(verb: str) -> None:
-    assert isinstance(GROUP, TyperGroup)
-    command = GROUP.commands[verb]
-    assert command.help
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_has_help_with_an_example_of_options_that_exist(words: str) -> None:
+    command = COMMANDS[words]
     assert command.epilog is not None
     example = shlex.split(command.epilog.removeprefix("Example:"), comments=True)
-    assert example[:2] == ["countless", verb]
+    assert example[: len(words.split()) + 1] == ["countless", *words.split()]
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word.partition("=")[0] for word in example if word.startswith("--")} <= known
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_option_has_help(verb: str) -> None:
-    assert isinstance(GROUP, TyperGroup)
-    for parameter in GROUP.commands[verb].params:
-        assert getattr(parameter, "help", None), f"{verb} {parameter.opts}"
+@pytest.mark.parametrize("words", COMMANDS)
+def test_every_command_and_option_has_one_short_sentence(words: str) -> None:
+    command = COMMANDS[words]
+    first = (command.help or "").partition("\n\n")[0]
+    for name, text in [
+        (words, first),
+        *((parameter.name, getattr(parameter, "help", None)) for parameter in command.params),
+    ]:
+        assert text, f"{words}: {name}"
+        assert len(text) <= LONGEST, f"{words}: {name}: {len(text)} characters"
+        assert text[0].isupper(), f"{words}: {name}"
+        assert text.endswith((".", "?")), f"{words}: {name}"
+
+
+def test_top_level_has_five_panels_in_order() -> None:
+    text = run_command("--help", COLUMNS="80").stdout
+    panels = re.findall(r"^╭─ (.+?) ─", text, re.MULTILINE)
+    assert panels == ["Options", "Start", "Limit", "Count and read", "Operate", "Lab"]
+    assert re.findall(r"^│ ([a-z]+)  ", text, re.MULTILINE) == TOP_LEVEL
+    assert "hold across all your processes." in text
+
+
+@pytest.mark.parametrize(
+    ("noun", "commands"),
+    [
+        ("budget", "create list get set reset watch delete"),
+        ("counter", "create list set delete"),
+        ("site", "list forget"),
+        ("token", "create list rotate revoke"),
+        ("lab", "attack simulate scaling audit report"),
+    ],
+)
+def test_noun_has_commands_in_order(noun: str, commands: str) -> None:
+    text = run_command(noun, "--help", COLUMNS="80").stdout
+    assert re.findall(r"^│ ([a-z]+)  ", text, re.MULTILINE) == commands.split()
+    assert [words.partition(" ")[2] for words in COMMANDS if words.startswith(f"{noun} ")] == commands.split()
+
+
+def test_command_has_only_options_of_its_own() -> None:
+    assert {parameter.name for parameter in command_of(["budget", "get"]).params} == {"name", "url", "token", "as_json"}
 
 
 @pytest.mark.slow
@@ -52,7 +85,7 @@ def test_shell_completion(shell: str, variables: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
-def test_verb_does_not_import_what_others_need() -> None:
+def test_command_does_not_import_what_others_need() -> None:
     code = (
         "import sys; sys.argv = ['countless', 'get', 'x', '--url', 'http://127.0.0.1:1']\n"
         "from countless.cli.main import main\n"
@@ -65,20 +98,40 @@ def test_verb_does_not_import_what_others_need() -> None:
 
 INVALID = """
 frobnicate
+counters
 plan --sites many
 plan --sites 0
-simulate --stream no-such
-attack --scheme no-such
+lab
+lab simulate --stream no-such
+lab attack --scheme no-such
+lab attack --backend local
 serve --port 99999
 validate no-such.toml
-get nothing --url http://127.0.0.1:1
-token unknown --state-dir x
+budget
+budget get
+budget get a b
+budget get a --limit 5
+budget set a
+budget create a
+budget create a --limit many
+counter delete a --keep 3
+site forget
+site forget a --older-than 30d
+top a --window now --rolling 5m
+top a --limit 0
+rate a --over 5m
+quantile a 99
+get
+get nothing --url ftp://127.0.0.1
+token unknown
+token create unknown --state-dir x
+token rotate --state-dir x
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", INVALID.strip().splitlines())
-def test_invalid_request_exits_2_with_a_reason(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_call_exits_2_with_one_line(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = run_command(*words.split())
     assert result.returncode == 2, (result.stdout, result.stderr)
@@ -88,13 +141,18 @@ def test_invalid_request_exits_2_with_a_reason(words: str, tmp_path: Path, monke
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("frobnicate", "No such command 'frobnicate' (see: "),
-        ("plan --sites many", "Invalid value for '--sites': "),
+        ("frobnicate", "no such command 'frobnicate' (see: countless --help)"),
+        ("counters", "no such command 'counters'. Did you mean 'counter'? (see: countless --help)"),
+        ("budget creat x", "no such command 'creat'. Did you mean 'create', "),
+        ("budget", "missing command (see: countless budget --help)"),
+        ("budget get x --limit 5", "no such option: --limit (see: countless budget get --help)"),
+        ("plan --sites many", "invalid value for '--sites': "),
         (
             "agent --http-port 99999",
-            "Invalid value for '--http-port': Input should be less than or equal to 65535 (see: ",
+            "invalid value for '--http-port': Input should be less than or equal to 65535 (see: countless agent ",
         ),
-        ("get", "Missing argument 'name' (see: "),
+        ("get", "missing argument 'name' (see: countless get --help)"),
+        ("budget create x", "missing option '--limit' (see: countless budget create --help)"),
         ("serve --port 99999", "port = 99999 is not allowed: port must be an integer, at least 0 and at most 65,535\n"),
     ],
 )
@@ -102,7 +160,7 @@ def test_reason_names_what_is_wrong_and_what_is_allowed(words: str, reason: str)
     assert run_command(*words.split()).stderr.startswith(f"countless: {reason}")
 
 
-def test_without_a_verb_the_help_is_printed() -> None:
+def test_without_a_command_the_help_is_printed() -> None:
     result = run_command()
     assert (result.returncode, result.stderr) == (2, "")
     assert "quantile" in result.stdout

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-SIMULATE = ["simulate", "--sites", "20", "--alpha", "0.1", "--events", "1e5"]
-ATTACK = ["attack", "--scheme", "lattice", "--sites", "16", "--alpha", "0.2", "--events", "500", "--jobs", "1"]
+SIMULATE = ["lab", "simulate", "--sites", "20", "--alpha", "0.1", "--events", "1e5"]
+ATTACK = ["lab", "attack", "--scheme", "lattice", "--sites", "16", "--alpha", "0.2", "--events", "500", "--jobs", "1"]
 
 
 def command(arguments: list[str]) -> list[str]:

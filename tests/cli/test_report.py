@@ -1,4 +1,4 @@
-"""`countless report`: one file that needs nothing else, with every figure and table in it."""
+"""`countless lab report`: one file that needs nothing else, with every figure and table in it."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.report import report
+from countless.cli.lab.report import report
 from countless.lab.arena import report_data
 from countless.lab.arena.page import render
 from countless.lab.arena.report_data import Attacked, Config, ReportData
@@ -23,7 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.setattr(f"countless.lab.arena.{module}.{name}", (0.01, 0.1))
     monkeypatch.setattr(report_data, "TYPICAL_SITES", 64)
     monkeypatch.setattr(report_data, "ADVERSARY_NAMES", ("uniform", "stop-after-jump"))
-    monkeypatch.setattr("countless.cli.report.Config", _small_config)
+    monkeypatch.setattr("countless.cli.lab.report.Config", _small_config)
 
 
 def _small_config(**asked: int) -> Config:

@@ -1,4 +1,4 @@
-"""The verbs of the service in a shell: serve, add, get, watch, counters, sites, token, validate."""
+"""The commands of the service in a shell: serve, add, get, watch, counter, site, token, validate."""
 
 import json
 import re
@@ -39,9 +39,9 @@ def run(*arguments: str, url: str = "", **variables: str) -> subprocess.Complete
 
 def test_new_coordinator_tells_that_there_is_nothing_yet(server: Server) -> None:
     for words, line in {
-        ("counters",): "no counters: nothing was counted yet",
-        ("sites",): "no sites: no program is connected",
-        ("sites", "--forget", "web-1"): "0 removed: there is no site 'web-1'",
+        ("counter", "list"): "no counters: nothing was counted yet",
+        ("site", "list"): "no sites: no program is connected",
+        ("site", "forget", "web-1"): "0 removed: there is no site 'web-1'",
         ("budget", "list"): "no budgets: `countless budget create NAME --limit N` makes one",
     }.items():
         told = run(*words, url=server.url)
@@ -53,12 +53,14 @@ def test_new_coordinator_tells_that_there_is_nothing_yet(server: Server) -> None
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ("counter creat x", "(did you mean 'create'?)"),
-        ("counter set x", "options must be at least one with set, such as --alpha 1% or --floor 1000"),
-        ("budget lst", "(did you mean 'list'?)"),
-        ("token sight", "scope must be one of: site, read, operator, rotate (did you mean 'site'?)"),
-        ("rate x --over soon", "over must be a duration such as 30s, 15m, 1h or 7d, from 1s to 3660d"),
-        ("quantile ms 2", "q must be a number from 0 to 1"),
+        ("counter creat x", "Did you mean 'create'?"),
+        ("counter set x", "nothing to change: give --alpha"),
+        ("budget lst", "Did you mean 'list'"),
+        ("token create sight", "scope must be one of: site, read, operator (did you mean 'site'?)"),
+        ("rate x --rolling soon", "rolling must be a duration such as 30s, 15m, 1h or 7d, from 1s to 3660d"),
+        ("quantile ms 2", "q must be a quantile from p0 to p100, such as p99, 99% or 0.99"),
+        ("site forget", "give the name of a site or --older-than, and not both"),
+        ("site forget x --older-than 3d", "give the name of a site or --older-than, and not both"),
         ("get ''", "name must be 1 to 500 printable characters"),
         ("quantile none", "there is no distribution 'none'"),
     ],
@@ -76,7 +78,7 @@ def test_add_then_get_from_two_processes(server: Server) -> None:
     assert run("get", "shell", url=server.url).stdout == "shell: 6 (from 6 to 6; exact)\n"
     answer = json.loads(run("get", "shell", "--json", url=server.url).stdout)
     assert set(answer) == {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
-    listed = json.loads(run("counters", "--json", url=server.url).stdout)
+    listed = json.loads(run("counter", "list", "--json", url=server.url).stdout)
     assert [each["counter"] for each in listed] == ["shell"]
     assert run("get", "nothing", url=server.url).stderr == "countless: there is no counter 'nothing'\n"
 
@@ -110,7 +112,7 @@ def test_watch_prints_possibly_then_certainly_then_ends(server: Server) -> None:
     with countless.connect(server.url, site="web-1") as client:
         client.counter("marked").add(900)
         assert client.flush()
-        assert "web-1: connected, 1 counters" in run("sites", url=server.url).stdout
+        assert "web-1: connected, 1 counters" in run("site", "list", url=server.url).stdout
         watch = subprocess.Popen(
             command("watch", "marked", "--over", "1000", "--url", server.url),
             stdout=subprocess.PIPE,
@@ -160,46 +162,46 @@ def test_unreachable_coordinator_is_one_line_and_an_exit_code() -> None:
 
 def test_tokens_are_created_listed_and_revoked(tmp_path: Path) -> None:
     state = ("--state-dir", str(tmp_path))
-    first = run("token", "site", "--label", "fleet", "--site", "web", "--expires", "30d", *state)
+    first = run("token", "create", "site", "--label", "fleet", "--site", "web", "--expires", "30d", *state)
     token = first.stdout.strip()
     assert token.startswith("countless-site-")
     assert f"no coordinator has used {tmp_path} yet" in first.stderr
-    listed = run("token", *state).stdout
+    listed = run("token", "list", *state).stdout
     assert re.fullmatch(r"site\tfleet\tweb\t[0-9a-f]{12}\tcreated 2\S+Z\texpires 2\S+Z\tused never\n", listed)
     assert token not in listed
-    rotated = run("token", "rotate", "--label", "fleet", "--overlap", "0s", *state)
+    rotated = run("token", "rotate", "fleet", "--overlap", "0s", *state)
     assert (rotated.stdout.startswith("countless-site-"), rotated.stderr) == (True, "")
-    before, after = run("token", *state).stdout.splitlines()
+    before, after = run("token", "list", *state).stdout.splitlines()
     assert "\texpired 2" in before or "\texpired 2" in after
-    assert run("token", "--revoke", "fleet", *state).stdout == "2 revoked\n"
-    assert run("token", "--revoke", "fleet", *state).returncode == 1
-    assert run("token", *state).stdout == ""
+    assert run("token", "revoke", "fleet", *state).stdout == "2 revoked\n"
+    assert run("token", "revoke", "fleet", *state).returncode == 1
+    assert run("token", "list", *state).stdout == ""
     for arguments, problem in (
-        (("everything",), "scope = 'everything'"),
-        (("site", "--expires", "soon"), "expires = 'soon'"),
-        (("site", "--expires", "0s"), "from 1s to 36500d"),
-        (("rotate",), "label = ''"),
-        (("rotate", "--label", "fleet"), "the label of a valid token"),
-        (("rotate", "--label", "fleet", "--overlap", "-1s"), "overlap = '-1s'"),
+        (("create", "everything"), "scope = 'everything'"),
+        (("create", "site", "--expires", "soon"), "expires = 'soon'"),
+        (("create", "site", "--expires", "0s"), "from 1s to 36500d"),
+        (("rotate",), "missing argument 'label'"),
+        (("rotate", "fleet"), "the label of a valid token"),
+        (("rotate", "fleet", "--overlap", "-1s"), "overlap = '-1s'"),
     ):
         refused = run("token", *arguments, *state)
         assert (refused.returncode, problem in refused.stderr) == (2, True), refused.stderr
-    assert run("token", *state).stdout == ""
+    assert run("token", "list", *state).stdout == ""
 
 
 def test_token_in_a_directory_without_a_coordinator_is_refused_or_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for arguments in (["site"], [], ["--revoke", "x"], ["--state-dir", "elsewhere"]):
+    for arguments in (["create", "site"], ["list"], ["revoke", "x"], ["list", "--state-dir", "elsewhere"]):
         refused = run("token", *arguments)
         assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
         assert f"{tmp_path}/{'elsewhere' if 'elsewhere' in arguments else 'countless-state'}" in refused.stderr
     assert list(tmp_path.iterdir()) == []
-    made = run("token", "site", "--state-dir", "elsewhere")
+    made = run("token", "create", "site", "--state-dir", "elsewhere")
     assert made.stdout.startswith("countless-site-")
     assert f"no coordinator has used {tmp_path}/elsewhere yet" in made.stderr
-    again = run("token", "operator", "--state-dir", "elsewhere")
+    again = run("token", "create", "operator", "--state-dir", "elsewhere")
     assert (again.returncode, again.stderr) == (0, "")
 
 
@@ -224,9 +226,9 @@ def test_health_and_forget(server: Server) -> None:
     alive = run("health", COUNTLESS_PORT=port)
     assert (alive.returncode, alive.stdout) == (0, "alive\n")
     assert run("health", "--url", "http://127.0.0.1:9").returncode == 1
-    assert run("forget", "--older-than", "30d", url=server.url).stdout == "0 removed\n"
-    assert run("sites", "--forget", "unknown", url=server.url).stdout == "0 removed: there is no site 'unknown'\n"
-    wrong = run("forget", "--older-than", "long", url=server.url)
+    assert run("site", "forget", "--older-than", "30d", url=server.url).stdout == "0 removed\n"
+    assert run("site", "forget", "unknown", url=server.url).stdout == "0 removed: there is no site 'unknown'\n"
+    wrong = run("site", "forget", "--older-than", "long", url=server.url)
     assert (wrong.returncode, "silent_for = 'long'" in wrong.stderr) == (2, True)
 
 

@@ -1,4 +1,4 @@
-"""`countless simulate`: JSON, tables, files, traces and invalid input."""
+"""`countless lab simulate`: JSON, tables, files, traces and invalid input."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.simulate import simulate
+from countless.cli.lab.simulate import simulate
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.simulation.registry import STREAMS
 

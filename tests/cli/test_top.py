@@ -36,7 +36,7 @@ def test_counter_with_labels_is_read_as_a_sum_and_its_largest_series_are_listed(
         requests.add(1)
         assert client.flush()
         assert run("get requests", server.url) == (0, "requests: 40 (from 40 to 40; exact)\n")
-        assert run("counters", server.url)[1].splitlines()[0] == "requests: 40 (from 40 to 40; exact)"
+        assert run("counter list", server.url)[1].splitlines()[0] == "requests: 40 (from 40 to 40; exact)"
         code, text = run("top requests --share 5%", server.url)
         assert code == 0
         assert text.splitlines()[0] == "requests: 40 (from 40 to 40; exact), 5.00% or more:"
@@ -51,7 +51,7 @@ def test_counter_with_labels_is_read_as_a_sum_and_its_largest_series_are_listed(
         for words, problem in {
             "top requests --share lots": "a share such as 1% or 0.01",
             "top requests --share 0": "a number from 0 to 1, 0 excluded",
-            "top requests --rolling 5m --window now": "window must be left out with rolling",
+            "top requests --rolling 5m --window now": "give --window or --rolling, and not both",
             "top requests --window today": "'requests",
             "top nothing": "there is no counter 'nothing'",
         }.items():

@@ -36,12 +36,12 @@ def test_counter_with_windows_is_created_counted_read_changed_and_deleted(server
             "requests this-month: 1,200 (exact; open, resets at ...)\n",
         )
         assert run("get requests --rolling 1h", server.url) == (0, "requests, last 1h: 1,200, exact, 0.333/s\n")
-        assert run("rate requests --over 10m", server.url) == (0, "requests, last 10m: 2.00/s (from 2.00 to 2.00)\n")
+        assert run("rate requests --rolling 10m", server.url) == (0, "requests, last 10m: 2.00/s (from 2.00 to 2.00)\n")
     code, text = run("get requests --window last", server.url)
     assert (code, text.startswith("requests last: 0 (exact; before the first window, which began at ")) == (0, True), (
         text
     )
-    assert run("counters", server.url) == (0, "requests: 1,200 (from 1,200 to 1,200; exact; per month)\n")
+    assert run("counter list", server.url) == (0, "requests: 1,200 (from 1,200 to 1,200; exact; per month)\n")
     assert json.loads(run("get requests --window now --json", server.url)[1])["upper"] == 1200
     changed = json.loads(run("counter set requests --keep 3 --floor auto --alpha 2% --json", server.url)[1])
     assert (changed["windows"]["keep"], changed["windows"]["floor"], changed["alpha"]) == (3, None, 0.02)
@@ -77,7 +77,7 @@ def test_family_with_windows_is_created_counted_and_read(server: Server) -> None
         "counter create other --family --alpha 1%": "left out for a family, which has epsilon",
         "counter create other --family --per hour --floor 5": "floor must be left out for a family",
         "counter create other --epsilon 1%": "left out for a counter, which has alpha",
-        "counter set visits --epsilon 1%": "given with create only",
+        "counter set visits --epsilon 1%": "no such option: --epsilon",
     }.items():
         code, text = run(words, server.url)
         assert (code, problem in text) == (2, True), text
@@ -90,12 +90,12 @@ def test_questions_without_an_answer_exit_2_and_say_what_to_do(server: Server) -
     for words, problem in {
         "get plain --window today": "'plain' has no windows: count with per='hour', or create it with --per hour",
         "get plain --rolling soon": "a duration such as 30s, 15m, 1h or 7d",
-        "get plain --rolling 5m --window now": "window must be left out with rolling",
-        "counter set plain": "at least one with set",
+        "get plain --rolling 5m --window now": "give --window or --rolling, and not both",
+        "counter set plain": "nothing to change: give --alpha",
         "counter set plain --per hour": "delete the counter to get other windows",
         "counter set plain --floor many": "a whole number of units",
-        "counter delete plain --keep 3": "given with create and set only",
-        "counter explode plain": "one of: create, set, delete",
+        "counter delete plain --keep 3": "no such option: --keep",
+        "counter explode plain": "no such command 'explode'",
     }.items():
         code, text = run(words, server.url)
         assert (code, problem in text) == (2, True), text

@@ -64,7 +64,7 @@ def test_refusal_names_the_scope_the_token_that_was_sent_and_where_the_operators
 
 
 def test_refused_site_is_told_which_token_it_has_sent_and_the_command_that_makes_one() -> None:
-    start, end = "a token of scope site is needed, and", "`countless token site --label NAME` makes one"
+    start, end = "a token of scope site is needed, and", "`countless token create site --label NAME` makes one"
     for token, why in {
         "countless-read-x": "has scope read",
         "countless-site-x": "of scope site is revoked, expired, or of another coordinator",

@@ -25,16 +25,15 @@ ELSEWHERE = {
     "countless serve": "support/service.py",
     "countless agent": "agent/test_agent.py",
     "curl 127.0.0.1:2687": "agent/test_agent.py",
-    "countless token site --label fleet": "server/test_reverse_proxy.py",
-    "countless token read --label dashboards": "server/test_reverse_proxy.py",
+    "countless token create site --label fleet": "server/test_reverse_proxy.py",
+    "countless token create read --label dashboards": "server/test_reverse_proxy.py",
     "countless doctor --url": "server/test_reverse_proxy.py",
     "countless backup": "server/test_budget_failures.py",
     "countless restore": "server/test_budget_failures.py",
-    "countless forget": "cli/test_service.py",
-    "countless sites --forget": "cli/test_service.py",
-    "countless report": "cli/test_report.py",
-    "countless scaling": "lab/arena/test_scaling.py",
-    "countless audit": "lab/audit/test_audit_command.py",
+    "countless site forget": "cli/test_service.py",
+    "countless lab report": "cli/test_report.py",
+    "countless lab scaling": "lab/arena/test_scaling.py",
+    "countless lab audit": "lab/audit/test_audit_command.py",
     "countless budget watch": "cli/test_budget.py",
     "gunicorn": "server/test_prefork.py",
     "uvicorn": "docs/test_limit_requests_page.py",
@@ -51,9 +50,9 @@ SMALLER = (
     (r"--sites 10+", "--sites 100"),
     (r"--events 2e4", "--events 300"),
     (r"--events 1e\d+", "--events 1e4"),
-    (r"(countless attack (?!.*--sites).*)", r"\1 --sites 16 --alpha 0.05"),
-    (r"(countless attack (?!.*--events).*)", r"\1 --events 300"),
-    (r"(countless attack .*)", r"\1 --trials 1 --jobs 1"),
+    (r"(countless lab attack (?!.*--sites).*)", r"\1 --sites 16 --alpha 0.05"),
+    (r"(countless lab attack (?!.*--events).*)", r"\1 --events 300"),
+    (r"(countless lab attack .*)", r"\1 --trials 1 --jobs 1"),
     (r"(countless plan .*)", r"\1 --json"),
 )
 
@@ -110,7 +109,7 @@ def serve_commands(server: Server, lines: list[str], monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_URL", server.url)
-    assert run("countless sites") == "no sites: no program is connected\n"
+    assert run("countless site list") == "no sites: no program is connected\n"
     run("countless add requests 3000000")
     output = serve_commands(server, here("docs/how-to/alert-on-a-threshold.md"), monkeypatch)
     assert output.count("(from 3,000,000 to ") == 1
@@ -195,7 +194,9 @@ def test_commands_with_tokens_and_a_certificate(tmp_path: Path, monkeypatch: pyt
             client.counter("requests").add(5)
             assert client.flush()
         assert run("countless get requests", COUNTLESS_URL=url, COUNTLESS_TOKEN=tokens[1]).startswith("requests: 5 ")
-        assert "requests" in run("countless counters", COUNTLESS_URL=url)  # with the operator's token, found by itself
+        assert "requests" in run(
+            "countless counter list", COUNTLESS_URL=url
+        )  # with the operator's token, found by itself
 
 
 @pytest.mark.slow

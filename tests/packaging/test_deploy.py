@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 import yaml
-from typer.core import TyperGroup
 
-from countless.cli.main import build
 from countless.probe import local_url
 from countless.server.http.monitoring.probes import PROBES
 from countless.server.settings import PORT, Settings, load_settings
 from countless.token_file import SERVICE_RUNTIME_DIR, SERVICE_STATE_DIR
+from support.commands import command_of
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
@@ -24,14 +22,11 @@ UNITS = sorted((ROOT / "deploy").glob("*.service"))
 KUBERNETES: dict[str, dict[str, Any]] = {
     each["kind"]: each for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/countless.yaml").read_text())
 }
-COMMANDS = typer.main.get_command(build())
 
 
 def command_exists(words: list[str]) -> bool:
-    """Whether the verb and its options are there."""
-    assert isinstance(COMMANDS, TyperGroup)
-    verb = COMMANDS.commands[words[0]]
-    known = {option for parameter in verb.params for option in parameter.opts}
+    """The command and its options are there."""
+    known = {option for parameter in command_of(words).params for option in parameter.opts}
     return all(word in known for word in words[1:] if word.startswith("--"))
 
 

@@ -22,7 +22,7 @@ def entries(directory: Path, file: str = AUDIT_FILE) -> list[dict[str, Any]]:
 
 
 def test_changes_and_refusals_over_http_are_recorded_without_tokens(tmp_path: Path) -> None:
-    made = run_command("token", "operator", "--label", "me", "--state-dir", str(tmp_path))
+    made = run_command("token", "create", "operator", "--label", "me", "--state-dir", str(tmp_path))
     token = made.stdout.strip()
     app = build_app(Settings(state_dir=str(tmp_path)))
     with TestClient(app, base_url="http://127.0.0.1:2686", client=("192.0.2.7", 5000)) as client:
@@ -35,7 +35,7 @@ def test_changes_and_refusals_over_http_are_recorded_without_tokens(tmp_path: Pa
             assert client.get("/api/v1/sites").status_code == 401
         assert client.delete("/api/v1/counters/hits", headers={"authorization": "Bearer guess"}).status_code == 401
         assert client.delete("/api/v1/sites?silent_for=30d", headers=headers).json() == {"forgotten": 0}
-    listed = run_command("token", "--state-dir", str(tmp_path)).stdout
+    listed = run_command("token", "list", "--state-dir", str(tmp_path)).stdout
     who = f"192.0.2.7 with token {next(word for word in listed.split() if len(word) == 12)}"
     found = [(each["event"], each["who"], each.get("path", "")) for each in entries(tmp_path)]
     user, process = f"{audit.shell_user()}", f"process {os.getpid()}"
@@ -71,10 +71,14 @@ def test_refused_callers_cannot_wash_out_the_audit_log_nor_choose_what_is_writte
 
 def test_tokens_and_restores_of_the_command_line_are_recorded(tmp_path: Path) -> None:
     state, copy = tmp_path / "state", str(tmp_path / "copy")
-    for arguments in (["token", "site", "--label", "fleet", "--site", "web"], ["backup", copy], ["restore", copy]):
+    for arguments in (
+        ["token", "create", "site", "--label", "fleet", "--site", "web"],
+        ["backup", copy],
+        ["restore", copy],
+    ):
         assert run_command(*arguments, "--state-dir", str(state)).returncode == 0
-    assert run_command("token", "--revoke", "fleet", "--state-dir", str(state)).returncode == 0
-    assert run_command("token", "--revoke", "unknown", "--state-dir", str(state)).returncode == 1
+    assert run_command("token", "revoke", "fleet", "--state-dir", str(state)).returncode == 0
+    assert run_command("token", "revoke", "unknown", "--state-dir", str(state)).returncode == 1
     made, restored, operator, revoked = entries(state)
     assert (made["event"], made["scope"], made["label"], made["site"]) == ("token made", "site", "fleet", "web")
     assert (restored["event"], restored["copy"]) == ("state restored", copy)

@@ -146,17 +146,19 @@ def test_nothing_is_open_behind_nginx(
             assert client.flush(TIMEOUT_S)
             watch = ApiClient(url, read).watch("hits", TIMEOUT_S)
             assert next(watch)["estimate"] == 5
-            (tmp_path / "site").write_text(token("rotate", "--label", "fleet", "--overlap", "0s"))
+            (tmp_path / "site").write_text(token("rotate", "fleet", "--overlap", "0s"))
             client.counter("hits").add(2)  # the connection ends; the next has the new token
             until(lambda: server.reader.answer("hits")["estimate"] == 7, "the events after the rotation")
-            assert run_command("token", "--revoke", "dashboards", "--state-dir", str(state)).returncode == 0
+            assert run_command("token", "revoke", "dashboards", "--state-dir", str(state)).returncode == 0
             assert all(answer["estimate"] <= 7 for answer in watch)  # until the stream ends
         monkeypatch.delenv("COUNTLESS_TOKEN_FILE")
         found = run_command("get", "hits", COUNTLESS_URL=server.url, COUNTLESS_STATE_DIR=str(state))
         assert found.stdout.startswith("hits: 7 ")
         for label in ("fleet", "first start"):
-            assert run_command("token", "--revoke", label, "--state-dir", str(state)).returncode == 0
-        assert run_command("token", "--state-dir", str(state)).stdout == ""  # no token is left, and nothing is open
+            assert run_command("token", "revoke", label, "--state-dir", str(state)).returncode == 0
+        assert (
+            run_command("token", "list", "--state-dir", str(state)).stdout == ""
+        )  # no token is left, and nothing is open
         refusals(server.url)
         refusals(url)
         assert server.stop() == 0

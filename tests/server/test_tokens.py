@@ -8,7 +8,7 @@ from time import time
 
 import pytest
 
-from countless.cli.token import token as show_token
+from countless.cli import token as token_commands
 from countless.errors import InvalidParameter
 from countless.server.settings import STATE_FILE
 from countless.server.storage.base import StoreError, Token
@@ -127,7 +127,7 @@ def test_restored_copy_gets_the_tokens_that_the_former_state_had(tmp_path: Path)
         expire_all(store, former, 0.0)
         later, again = new_token(store, "site", "later"), new_token(store, "read", "gone")
     restored = run_command("restore", str(copy), "--state-dir", str(state))
-    (line,) = re.findall(r"^  countless (token --revoke .*?)  # read, 'gone'$", restored.stdout, re.MULTILINE)
+    (line,) = re.findall(r"^  countless (token revoke .*?)  # read, 'gone'$", restored.stdout, re.MULTILINE)
     assert "new token" not in restored.stdout
     with closing(SqliteStore(state / STATE_FILE)) as store:
         valid = {token.digest for token in store.tokens() if token.valid_at(time())}
@@ -138,9 +138,9 @@ def test_restored_copy_gets_the_tokens_that_the_former_state_had(tmp_path: Path)
         assert store.token(digest(again)) is not None
     (state / STATE_FILE).unlink()
     restored = run_command("restore", str(copy), "--state-dir", str(state))
-    assert f"{state / OPERATOR_TOKEN_FILE} has a new token for the operator.\n" in restored.stdout
-    assert "programs with a token that was made since are refused" in restored.stdout
-    assert "what was revoked since is valid again" in restored.stdout
+    assert f"{state / OPERATOR_TOKEN_FILE} holds a new token for the operator.\n" in restored.stdout
+    assert "programs with a newer token are refused" in restored.stdout
+    assert "tokens revoked since are valid again" in restored.stdout
     with closing(SqliteStore(state / STATE_FILE)) as store:
         found = store.token(digest(read_token(state / OPERATOR_TOKEN_FILE)))
     assert found is not None
@@ -157,7 +157,7 @@ def test_rotation_that_a_full_disk_stops_leaves_all_tokens_valid(
     """Otherwise commands on this machine are locked out when the former token ends."""
     with closing(SqliteStore(tmp_path / STATE_FILE)) as store:
         first_operator_token(store, tmp_path)
-    rotation = ("token", "rotate", "--label", FIRST_LABEL, "--overlap", "0s", "--state-dir", str(tmp_path))
+    rotation = ("token", "rotate", FIRST_LABEL, "--overlap", "0s", "--state-dir", str(tmp_path))
 
     def valid() -> set[bytes]:
         with closing(SqliteStore(tmp_path / STATE_FILE)) as store:
@@ -168,20 +168,26 @@ def test_rotation_that_a_full_disk_stops_leaves_all_tokens_valid(
         patch.setattr("countless.server.tokens.write_token", no_space)
         stopped = run_command(*rotation)
     assert (stopped.returncode, stopped.stderr.count("\n")) == (2, 1)
-    assert "the former ones stay valid: run it again; " in stopped.stderr
+    assert "but so are the old ones: run it again; " in stopped.stderr
     assert valid() == {*first, digest(stopped.stdout.strip())}
     again = run_command(*rotation)
     assert valid() == {digest(again.stdout.strip())} == {digest(read_token(tmp_path / OPERATOR_TOKEN_FILE))}
 
 
-@pytest.mark.parametrize("action", ["site", "rotate"])
+@pytest.mark.parametrize("action", ["create", "rotate"])
 def test_token_that_cannot_be_shown_is_revoked(action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def show() -> None:
+        if action == "create":
+            token_commands.create("site", label="web", state_dir=tmp_path)
+        else:
+            token_commands.rotate("web", state_dir=tmp_path)
+
     with closing(SqliteStore(tmp_path / STATE_FILE)) as store:
         new_token(store, "site", "web")
         before = store.tokens()
         monkeypatch.setattr("builtins.print", no_space)
         with pytest.raises(OSError, match="No space left on device: 'standard output'"):
-            show_token(action, label="web", state_dir=tmp_path)
+            show()
         assert store.tokens() == before
 
 

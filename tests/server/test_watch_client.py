@@ -101,7 +101,18 @@ def test_closing_the_client_ends_its_watches(server: Server) -> None:
 
 
 def new_token(state: Path, scope: str) -> str:
-    command = [sys.executable, "-m", "countless.cli.main", "token", scope, "--label", scope, "--state-dir", str(state)]
+    command = [
+        sys.executable,
+        "-m",
+        "countless.cli.main",
+        "token",
+        "create",
+        scope,
+        "--label",
+        scope,
+        "--state-dir",
+        str(state),
+    ]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=environment()).stdout.strip()
 
 

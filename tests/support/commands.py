@@ -6,8 +6,30 @@ from io import StringIO
 from subprocess import CompletedProcess
 
 import pytest
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
+from countless.cli.commands import build
 from countless.cli.main import main
+
+
+def all_commands() -> dict[str, TyperCommand]:
+    """By its words, such as `budget create`."""
+
+    def found(words: str, command: object) -> dict[str, TyperCommand]:
+        if isinstance(command, TyperGroup):
+            children = (found(f"{words} {name}".strip(), each) for name, each in command.commands.items())
+            return {name: each for child in children for name, each in child.items()}
+        assert isinstance(command, TyperCommand)
+        return {words: command}
+
+    return found("", typer.main.get_command(build()))
+
+
+def command_of(words: list[str]) -> TyperCommand:
+    """The command that these words begin with; a KeyError if there is none."""
+    commands = all_commands()
+    return commands[words[0] if words[0] in commands else " ".join(words[:2])]
 
 
 def run_command(*arguments: str, **variables: str) -> CompletedProcess[str]:

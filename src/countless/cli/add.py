@@ -14,9 +14,12 @@ def add(
     n: Annotated[int, typer.Argument(help="How many events.")] = 1,
     url: Url = DEFAULT_URL,
     token: Token = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the coordinator.")] = 10.0,
+    timeout: Annotated[float, typer.Option(help="Wait this many seconds for the coordinator.")] = 10.0,
 ) -> None:
-    """Add to a counter, and wait until the coordinator has stored it."""
+    """Add to a counter, and wait until the coordinator has stored it.
+
+    Exits with 1 if it was not delivered in time.
+    """
     from countless.client.client import connect
 
     client = connect(url, token)

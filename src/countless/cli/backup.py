@@ -11,10 +11,10 @@ EXAMPLE = "Example:  countless backup /backups/countless.sqlite"
 
 
 def backup(
-    copy: Annotated[Path, typer.Argument(help="File to write. An earlier copy is replaced when all is written.")],
+    copy: Annotated[Path, typer.Argument(help="Write this file; it replaces an earlier copy once complete.")],
     state_dir: StateDir = Path("countless-state"),
 ) -> None:
-    """Copy the coordinator's state to a file, also while it runs."""
+    """Copy the coordinator's state to a file, even while it runs."""
     from countless.server.settings import STATE_FILE
     from countless.server.storage.backup import back_up
 

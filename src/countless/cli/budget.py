@@ -1,4 +1,7 @@
-"""`countless budget`: the budgets of a coordinator."""
+"""Create, read, change and delete budgets.
+
+Changes need a token of scope operator, if there are tokens.
+"""
 
 import json
 from collections.abc import Iterator
@@ -11,118 +14,141 @@ import typer
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
-from countless.errors import InvalidParameter, UnknownName
 
-EXAMPLE = "Example:  countless budget create acme/tokens --limit 50M --per month --tz Europe/Berlin --slack 1%"
-ACTIONS = ("create", "get", "list", "set", "reset", "watch", "delete")
 WATCH_S = 1.0
 _PATH = "/api/v1/budgets"
-_METHODS = {"get": "GET", "set": "PATCH", "delete": "DELETE"}
+app = typer.Typer(help=__doc__)
+
+Name = Annotated[str, typer.Argument(help="The budget.")]
+Slack = Annotated[str | None, typer.Option(help="Leave at most this share unused at a refusal: 1% by default.")]
+OnLoss = Annotated[str | None, typer.Option(help="Charge or free what a lost site had not reported: charge or free.")]
+OnUnreachable = Annotated[
+    str | None, typer.Option(help="Without a connection, sites should refuse, wait or overdraft.")
+]
+MaxNames = Annotated[int | None, typer.Option(help="Let at most this many names follow a rule: 10000 by default.")]
 
 
-def budget(
-    action: Annotated[str, typer.Argument(help="create, get, list, set, reset, watch or delete.")],
-    name: Annotated[
-        str | None,
-        typer.Argument(help="The budget, or a template such as 'keys/*' for all names below it."),
-    ] = None,
-    limit: Annotated[
-        str | None,
-        typer.Option(help="With create and set: the units that all sites may spend together, such as 1000 or 50M."),
-    ] = None,
-    slack: Annotated[
-        str | None,
-        typer.Option(help="With create and set: the share that may be left at a refusal; 1% if not given."),
-    ] = None,
-    per: Annotated[
-        str | None,
-        typer.Option(help="With create: the limit is for each minute, hour, day or month; for ever if not given."),
-    ] = None,
+@app.command(
+    epilog="Example:  countless budget create acme/tokens --limit 50M --per month --tz Europe/Berlin --slack 1%"
+)
+def create(
+    name: Annotated[str, typer.Argument(help="The budget, or a rule for all names below: 'keys/*'.")],
+    limit: Annotated[str, typer.Option(help="Allow this many units over all sites, such as 1000 or 50M.")],
+    per: Annotated[str | None, typer.Option(help="Renew the limit each minute, hour, day or month.")] = None,
     rolling: Annotated[
-        str | None,
-        typer.Option(help="With create: at most the limit in every interval of this length, such as 1m or 24h."),
+        str | None, typer.Option(help="Hold the limit in every interval of this length: 1m, 24h ...")
     ] = None,
-    tz: Annotated[str | None, typer.Option(help="With --per: the time zone; UTC if not given.")] = None,
+    tz: Annotated[str | None, typer.Option(help="With --per: use this time zone, UTC by default.")] = None,
     anchor: Annotated[
-        int | None,
-        typer.Option(help="With --per: the second, minute, hour or day of month at which a period begins."),
+        int | None, typer.Option(help="With --per: begin at this second, minute, hour or day of month.")
     ] = None,
-    max_names: Annotated[
-        int | None,
-        typer.Option(help="With a template: how many names may follow it at the same time; 10000 if not given."),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="With create: spending, or in_flight for a limit on what runs at the same time."),
-    ] = None,
-    on_loss: Annotated[
-        str | None,
-        typer.Option(help="With create and set: charge or free what a site that is lost has not reported."),
-    ] = None,
-    on_unreachable: Annotated[
-        str | None,
-        typer.Option(help="With create and set: refuse, wait or overdraft, for sites without a connection."),
-    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Limit spending, or what runs at once: in_flight.")] = None,
+    slack: Slack = None,
+    on_loss: OnLoss = None,
+    on_unreachable: OnUnreachable = None,
+    max_names: MaxNames = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> None:
-    """Create, read, change, reset or delete budgets. Changes need a token of scope operator, if there are tokens.
+    """Create a budget, or a rule for many: a limit that all sites share.
 
-    reset starts the present period again; watch prints the budget whenever it has changed.
+    Without --per and --rolling the limit is for good.
     """
-    if action not in ACTIONS:
-        raise UnknownName("action", action, ACTIONS)
-    if (name is None) is not (action == "list"):
-        raise InvalidParameter("name", name, "given with every action but list")
-    fields = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
-    fields |= {"on_loss": on_loss, "on_unreachable": on_unreachable, "max_names": max_names}
-    rule = {key: value for key, value in (_amounts(limit, slack) | fields).items() if value is not None}
-    if rule and action not in ("create", "set"):
-        raise InvalidParameter(next(iter(rule)), next(iter(rule.values())), "given with create and set only")
-    if (action == "set" and not rule) or (action == "create" and limit is None):
-        raise InvalidParameter("limit", None, f"given with {action}")
-    api = ApiClient(url, token)
-    for result in _watch(api, name or "") if action == "watch" else [_request(api, action, name or "", rule)]:
-        _print(result, as_json)
+    period = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
+    rule = _given(_changes(limit, slack, on_loss, on_unreachable, max_names) | period)
+    _print(ApiClient(url, token).request("POST", _PATH, {"name": name, **rule}), as_json)
 
 
-def _amounts(limit: str | None, slack: str | None) -> dict[str, object]:
+@app.command("list", epilog="Example:  countless budget list --json")
+def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
+    """List all budgets and how much of each is used."""
+    budgets = list(ApiClient(url, token).budgets())
+    if as_json:
+        print(json.dumps(budgets))
+        return
+    if not budgets:
+        print("no budgets: `countless budget create NAME --limit N` makes one")
+    for each in budgets:
+        _print(each, as_json)
+
+
+@app.command(epilog="Example:  countless budget get acme/tokens")
+def get(name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
+    """Read how much of a budget is used."""
+    _print(ApiClient(url, token).request("GET", _path(name)), as_json)
+
+
+@app.command("set", epilog="Example:  countless budget set acme/tokens --limit 60M")
+def set_(
+    name: Name,
+    limit: Annotated[str | None, typer.Option(help="Allow this many units, such as 1000 or 50M.")] = None,
+    slack: Slack = None,
+    on_loss: OnLoss = None,
+    on_unreachable: OnUnreachable = None,
+    max_names: MaxNames = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Change the limit of a budget, or its other settings."""
+    rule = _given(_changes(limit, slack, on_loss, on_unreachable, max_names))
+    if not rule:
+        raise typer.TyperException("nothing to change: give --limit, --slack or another option")
+    _print(ApiClient(url, token).request("PATCH", _path(name), rule), as_json)
+
+
+@app.command(epilog="Example:  countless budget reset acme/tokens")
+def reset(name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
+    """Start the current period of a budget again, with the whole limit."""
+    _print(ApiClient(url, token).request("POST", f"{_path(name)}/reset"), as_json)
+
+
+@app.command(epilog="Example:  countless budget watch acme/tokens")
+def watch(name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
+    """Print a budget now and whenever it changes."""
+    for status in _changing(ApiClient(url, token), name):
+        _print(status, as_json)
+
+
+@app.command(epilog="Example:  countless budget delete acme/tokens")
+def delete(name: Name, url: Url = DEFAULT_URL, token: Token = None) -> None:
+    """Delete a budget."""
+    ApiClient(url, token).request("DELETE", _path(name))
+
+
+def _path(name: str) -> str:
+    return f"{_PATH}/{quote(name)}"
+
+
+def _changes(
+    limit: str | None, slack: str | None, on_loss: str | None, on_unreachable: str | None, max_names: int | None
+) -> dict[str, object]:
     return {
         "limit": None if limit is None else number_of_units("limit", limit),
         "slack": None if slack is None else share("slack", slack),
+        "on_loss": on_loss,
+        "on_unreachable": on_unreachable,
+        "max_names": max_names,
     }
 
 
-def _request(api: ApiClient, action: str, name: str, rule: dict[str, Any]) -> Any:
-    path = f"{_PATH}/{quote(name)}"
-    if action == "create":
-        return api.request("POST", _PATH, {"name": name, **rule})
-    if action == "list":
-        return list(api.budgets())
-    if action == "reset":
-        return api.request("POST", f"{path}/reset")
-    return api.request(_METHODS[action], path, rule if action == "set" else None)
+def _given(rule: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in rule.items() if value is not None}
 
 
-def _watch(api: ApiClient, name: str) -> Iterator[Any]:
+def _changing(api: ApiClient, name: str) -> Iterator[dict[str, Any]]:
     last = None
     while True:
-        status = api.request("GET", f"{_PATH}/{quote(name)}")
+        status = api.request("GET", _path(name))
         if status != last:
             yield status
             last = status
         sleep(WATCH_S)
 
 
-def _print(result: Any, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(result), flush=True)
-        return
-    if result == []:
-        print("no budgets: `countless budget create NAME --limit N` makes one")
-    for each in result if isinstance(result, list) else [result] if result else []:
-        print(_text(each), flush=True)
+def _print(status: dict[str, Any], as_json: bool) -> None:
+    print(json.dumps(status) if as_json else _text(status), flush=True)
 
 
 def _text(status: dict[str, Any]) -> str:

@@ -17,22 +17,28 @@ STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 def demo(
-    sites: Annotated[int, typer.Option(help="How many sites count.", min=2, max=10_000)] = 1024,
-    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    events: Annotated[int, typer.Option(help="Events of each of the first two acts.", min=1000)] = 1_000_000,
+    sites: Annotated[int, typer.Option(help="Let this many sites count.", min=2, max=10_000)] = 1024,
+    alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
+    events: Annotated[
+        int, typer.Option(help="Play this many events in each of the first two acts.", min=1000)
+    ] = 1_000_000,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Instead: a real coordinator with 200 sites and the page, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Instead: run a real coordinator with 200 sites, until Ctrl-C.")
     ] = False,
-    processes: Annotated[int, typer.Option(help="With --keep: processes that the sites share.", min=1, max=100)] = 8,
-    port: Annotated[int, typer.Option(help="With --keep: port of the coordinator; 0 lets the system choose.")] = 0,
+    processes: Annotated[
+        int, typer.Option(help="With --keep: spread the sites over this many processes.", min=1, max=100)
+    ] = 8,
+    port: Annotated[int, typer.Option(help="With --keep: use this port; 0 lets the system choose.")] = 0,
     pause: Annotated[
-        float, typer.Option(help="With --keep: seconds before the coordinator is killed, and until it is back.", min=0)
+        float, typer.Option(help="With --keep: wait this many seconds before and after the kill.", min=0)
     ] = 5.0,
-    seed: Annotated[int, typer.Option(help="Seed of traffic and trackers; a real coordinator is not seeded.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed traffic and trackers; a real coordinator has no seed.")] = 1,
 ) -> None:
-    """Show two trackers under ordinary traffic and under a rate limiter, the messages of a day, and a shared limit.
+    """Show what Countless is for, in half a minute.
 
-    Exit 1 if an answer of Countless was ever outside its bounds.
+    Two trackers under ordinary traffic and under a rate limiter, the messages
+    of a day, and a shared limit. Exits with 1 if an answer of Countless was
+    ever outside its bounds.
     """
     from rich.console import Console
 

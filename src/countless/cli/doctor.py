@@ -15,20 +15,25 @@ def doctor(
     url: Annotated[
         str | None,
         typer.Option(
-            help="Check the connection to this coordinator; without --state-dir and --config, nothing else. "
-            "[default: COUNTLESS_URL, without these]"
+            help="Check the connection to this coordinator.", show_default="COUNTLESS_URL, if nothing else is given"
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(help="A TOML file with the settings of a coordinator to start.")
+        Path | None, typer.Option(help="Check a coordinator to start with the settings in this TOML file.")
     ] = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="The coordinator's state directory. [default: as countless serve has it]")
+        Path | None,
+        typer.Option(help="Check a coordinator to start with this state directory.", show_default="as for serve"),
     ] = None,
     token: Token = None,
     json: Json = False,
 ) -> None:
-    """Check versions, disk, ports, permissions, clock, TLS and connectivity; exit 1 if something does not work."""
+    """Check the installation, and say what to do about each problem.
+
+    It checks versions, disk, ports, permissions, clock, TLS and the
+    connection. Exits with 1 if something doesn't work. With --url alone, it
+    checks the connection only.
+    """
     from countless.doctor import run_checks
     from countless.server.settings import load_settings
 

@@ -1,4 +1,4 @@
-"""`countless health`: whether the coordinator of this machine responds, for containers and service managers."""
+"""`countless health`: does the coordinator of this machine respond? For containers and service managers."""
 
 import json
 from http.client import HTTPException
@@ -13,14 +13,20 @@ EXAMPLE = "Example:  countless health --ready"
 def health(
     url: Annotated[
         str | None,
-        typer.Option(help="URL of the coordinator. [default: on this machine, with the settings of countless serve]"),
+        typer.Option(help="Ask the coordinator at this address.", show_default="on this machine, as serve is set"),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="The TOML file with the settings of countless serve.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Read the settings of countless serve from this TOML file.")
+    ] = None,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Also whether it has learned all totals after a restart, and can save.")
+        bool, typer.Option("--ready", help="Demand, too, that it can save and knows all totals again.")
     ] = False,
 ) -> None:
-    """Exit 0 if the coordinator responds, and 1 if it does not. Works with TLS, and needs no token."""
+    """Exit with 0 if the coordinator responds, and with 1 if it doesn't.
+
+    It needs no token, and works with TLS. For containers and service
+    managers.
+    """
     from countless.probe import local_url, probe, probe_local
     from countless.server.settings import load_settings
 

@@ -55,6 +55,19 @@ def share(parameter: str, text: str) -> float:
     return float(value / 100 if text.endswith("%") else value)
 
 
+def quantile_share(text: str) -> float:
+    """Which quantile: `p99`, `99%` or `0.99`.
+
+    >>> quantile_share("p99.9"), quantile_share("50%"), quantile_share("0.99")
+    (0.999, 0.5, 0.99)
+    """
+    percent = text[1:] if text[:1] in ("p", "P") else text[:-1] if text.endswith("%") else None
+    share = _decimal(text) if percent is None else _decimal(percent) / 100
+    if share.is_nan() or not 0 <= share <= 1:
+        raise InvalidParameter("q", text, "a quantile from p0 to p100, such as p99, 99% or 0.99")
+    return float(share)
+
+
 def _decimal(text: str) -> Decimal:
     """Not a number, if it is none, or has too many digits to be one that is meant."""
     try:

@@ -1,4 +1,4 @@
-"""Options that several verbs share: the coordinator's URL, a token, JSON, the state directory."""
+"""Options that several commands share."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import typer
 
 from countless.client.environment import DEFAULT_URL as DEFAULT_URL
 
-Url = Annotated[str, typer.Option("--url", envvar="COUNTLESS_URL", help="URL of the coordinator.")]
+Url = Annotated[str, typer.Option("--url", envvar="COUNTLESS_URL", help="Ask the coordinator at this address.")]
 
 
 def _from_standard_input(token: str | None) -> str | None:
@@ -22,10 +22,20 @@ Token = Annotated[
         envvar="COUNTLESS_TOKEN",
         show_envvar=True,
         callback=_from_standard_input,
-        help="A bearer token; - reads it from standard input. COUNTLESS_TOKEN_FILE names a file instead.",
+        help="Send this bearer token; - reads it from standard input.",
     ),
 ]
-StateDir = Annotated[
-    Path, typer.Option("--state-dir", envvar="COUNTLESS_STATE_DIR", help="The coordinator's state directory.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+StateDir = Annotated[
+    Path, typer.Option("--state-dir", envvar="COUNTLESS_STATE_DIR", help="Use this state directory of a coordinator.")
+]
+Window = Annotated[str | None, typer.Option(help="Read one window: now, last-hour, today, yesterday, 2026-11-16 ...")]
+Rolling = Annotated[str | None, typer.Option(help="Look back this far: 30s, 15m, 1h, 7d ...")]
+
+
+def require_at_most_one(**options: str | None) -> dict[str, str]:
+    """The one that was given, if any."""
+    given = {name: value for name, value in options.items() if value is not None}
+    if len(given) > 1:
+        raise typer.TyperException(f"give --{' or --'.join(given)}, and not both")
+    return given

@@ -38,35 +38,33 @@ ASSUMES = {  # the strongest adversary that a scheme is proved against
 
 
 def plan(
-    sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
-    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails.")] = 0.05,
+    sites: Annotated[int, typer.Option(help="Plan for this many sites.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
+    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
     eta: Annotated[
-        float | None, typer.Option(help="Failure probability of one round, instead of a share of --delta.")
+        float | None, typer.Option(help="Let one round fail with this probability, instead of --delta.")
     ] = None,
     adversary: Annotated[
-        str, typer.Option(help="What traffic may know: adaptive, oblivious or sees-everything.")
+        str, typer.Option(help="Assume that traffic is adaptive, oblivious or sees-everything.")
     ] = "adaptive",
     rate: Annotated[
-        str | None, typer.Option(help="Events of the whole fleet, such as 10000/s; adds messages per day.")
+        str | None, typer.Option(help="Add messages a day at this rate of all events, such as 10000/s.")
     ] = None,
     budget: Annotated[
         str | None,
-        typer.Option(help="Instead: the messages of a budget with this limit, such as 50M, that all sites spend."),
+        typer.Option(help="Instead: price a budget with this limit, such as 50M."),
     ] = None,
-    slack: Annotated[str, typer.Option(help="With --budget: the share that may be left at a refusal.")] = "1%",
+    slack: Annotated[str, typer.Option(help="With --budget: leave at most this share unused at a refusal.")] = "1%",
     trace: Annotated[
-        Path | None, typer.Option(help="Price the traffic of this file instead: CSV or CSV.gz with t,site.")
+        Path | None, typer.Option(help="Price the traffic of this file, a CSV or CSV.gz with t,site.")
     ] = None,
     zipf: Annotated[
-        float | None, typer.Option(help="Price uneven traffic: the i-th site has a share of 1/i^ZIPF. 0: balanced.")
+        float | None, typer.Option(help="Price uneven traffic: a share of 1/i^ZIPF for the i-th site.")
     ] = None,
-    events: Annotated[
-        str | None, typer.Option(help="With --zipf: for so many events, such as 1e9 (a trace: all of it).")
-    ] = None,
+    events: Annotated[str | None, typer.Option(help="With --zipf: price this many events, such as 1e9.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare the schemes for a fleet, or compute the cost of a budget, before deploying anything."""
+    """Compare schemes for a fleet, or price a budget, before deploying it."""
     if budget is not None:
         return _plan_budget(number_of_units("budget", budget), sites, share("slack", slack), as_json)
     per_second = None if rate is None else events_per_second(rate)
@@ -78,7 +76,7 @@ def plan(
         lines = compare(traffic.sites, alpha, eta_of_round, adversary, traffic.groups)
         return _print_traffic(traffic, lines, alpha, adversary, as_json)
     if events is not None:
-        raise InvalidParameter("events", events, "given with --zipf only")
+        raise typer.TyperException("--events is used only with --zipf")
     per_day = None if per_second is None else DAY * per_second
     lines = compare(sites, alpha, eta_of_round, adversary)
     if as_json:
@@ -105,7 +103,7 @@ def _traffic(trace: Path | None, zipf: float | None, sites: int, events: str | N
         return _Traffic(name, sites, groups, number, flushes)
     for parameter, value in (("zipf", zipf), ("events", events), ("rate", rate)):
         if value is not None:
-            raise InvalidParameter(parameter, value, "left out with --trace, which has its own")
+            raise typer.TyperException(f"--{parameter} can't be used with --trace: the trace has its own")
     recorded = read_trace(trace)
     number, sites = recorded.length, recorded.sites
     groups = groups_of(recorded.count(site, number) for site in range(sites))

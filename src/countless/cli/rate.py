@@ -10,17 +10,17 @@ from countless.client.answers import parse_rolling
 from countless.client.api import ApiClient
 from countless.core.durations import ROLLING, require_duration
 
-EXAMPLE = "Example:  countless rate requests --over 5m"
+EXAMPLE = "Example:  countless rate requests --rolling 5m"
 
 
 def rate(
     name: Annotated[str, typer.Argument(help="The counter.")],
-    over: Annotated[str, typer.Option(help="The average of the last so many minutes: 30s, 5m, 1h, 7d ...")] = "5m",
+    rolling: Annotated[str, typer.Option(help="Average over the last 30s, 5m, 1h, 7d ...")] = "5m",
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
 ) -> None:
-    """Read how many events per second there are now. For every counter, with or without windows."""
-    require_duration("over", over, *ROLLING)
-    answer = ApiClient(url, token).answer(name, rolling=over)
+    """Read how many events per second there are now."""
+    require_duration("rolling", rolling, *ROLLING)
+    answer = ApiClient(url, token).answer(name, rolling=rolling)
     print(json.dumps(answer) if as_json else parse_rolling(answer).rate)

@@ -12,10 +12,13 @@ EXAMPLE = "Example:  countless restore /backups/countless.sqlite"
 
 
 def restore(
-    copy: Annotated[Path, typer.Argument(help="File that `countless backup` has written.")],
+    copy: Annotated[Path, typer.Argument(help="Read this file, written by `countless backup`.")],
     state_dir: StateDir = Path("countless-state"),
 ) -> None:
-    """Put a copy in place of the coordinator's state. The coordinator must not run; the former state is kept."""
+    """Put a backup in place of the coordinator's state.
+
+    The coordinator must not run. The old state is kept beside it.
+    """
     from countless.server import tokens
     from countless.server.audit import AuditLog, shell_user
     from countless.server.serve import exclusive
@@ -46,14 +49,14 @@ def restore(
             audit.record("token made", shell_user(), scope="operator", label=tokens.RESTORED_LABEL)
     print(f"{state} is now the copy {copy}. Start the coordinator: budgets wait for all sites first.")
     if former is not None:
-        print(f"The former state is in {former}.")
+        print(f"The old state is in {former}.")
     if not known:
-        print("Tokens are as in the copy: programs with a token that was made since are refused,")
-        print(f"and what was revoked since is valid again. They are listed by: countless token --state-dir {state_dir}")
+        print("Tokens are as in the copy: programs with a newer token are refused,")
+        print(f"and tokens revoked since are valid again. List them with: countless token list --state-dir {state_dir}")
     if again:
-        print("Valid again, because the copy has these tokens and the former state had not. If they were revoked:")
+        print("These tokens are valid again: they are in the copy and were gone since. If you had revoked them:")
         for token in again:
-            command = f"countless token --revoke {token.fingerprint} --state-dir {state_dir}"
+            command = f"countless token revoke {token.fingerprint} --state-dir {state_dir}"
             print(f"  {command}  # {token.scope}, {token.label!r}")
     if operators is not None:
-        print(f"{operators} has a new token for the operator.")
+        print(f"{operators} holds a new token for the operator.")

@@ -15,11 +15,15 @@ EX_TEMPFAIL = 75  # of sysexits.h: try again later
 def take(
     name: Annotated[str, typer.Argument(help="The budget.")],
     n: Annotated[str, typer.Argument(help="How many units, such as 1000 or 50M.")] = "1",
-    wait: Annotated[float, typer.Option(help="Seconds to wait for the coordinator.")] = 10.0,
+    wait: Annotated[float, typer.Option(help="Wait this many seconds for the coordinator.")] = 10.0,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Spend units of a budget. Exits with 0 if they may be used, 1 if they are not left, 75 without an answer."""
+    """Spend units of a budget.
+
+    Exits with 0 if they may be used, 1 if they aren't left, and 75 without an
+    answer.
+    """
     from countless.client.client import connect
     from countless.core.budget.decision import Reason
 
@@ -30,7 +34,7 @@ def take(
     finally:
         handed_in = client.close(min(wait, 5.0))
     if decision and not handed_in:
-        typer.echo("countless: the coordinator was not told what was spent: it counts the whole grant", err=True)
+        typer.echo("countless: the units are yours, but not reported: the coordinator counts the whole grant", err=True)
     if not decision:
         detail = f" ({client.last_error})" if client.last_error else ""
         if decision.retry_after is not None:

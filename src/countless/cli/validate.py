@@ -9,8 +9,11 @@ import typer
 EXAMPLE = "Example:  countless validate /etc/countless.toml"
 
 
-def validate(config: Annotated[Path, typer.Argument(help="A TOML file with settings.")]) -> None:
-    """Check a configuration file, and print the resulting settings. Exit 2 names the first mistake."""
+def validate(config: Annotated[Path, typer.Argument(help="Read this TOML file.")]) -> None:
+    """Check a configuration file, and print the resulting settings.
+
+    Exits with 2 and names the first mistake, if there is one.
+    """
     from countless.server.settings import load_settings
 
     settings = load_settings({}, {}, config)

@@ -2,7 +2,7 @@
 
 A quarter of the runs suggests events that distinguish the neighbours, another quarter selects the best of them; on the
 other half its probabilities are bounded by Clopper and Pearson. An audit can reject a claim; it never proves one.
-`countless audit` is the auditor of `partial_dp`, which knows its transcripts.
+`countless lab audit` is the auditor of `partial_dp`, which knows its transcripts.
 """
 
 from collections.abc import Sequence

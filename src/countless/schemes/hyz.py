@@ -49,7 +49,7 @@ class Hyz(PlannedScheme[ObliviousPlan]):
     """Each event is reported with probability 1/step; the events since the last report are replaced by their mean.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, for streams fixed in advance only.
-    This is what "randomised count tracking" usually means, and what `countless attack` breaks.
+    This is what "randomised count tracking" usually means, and what `countless lab attack` breaks.
 
     >>> from countless import Tracker
     >>> tracker = Tracker(sites=16, alpha=0.05, scheme="hyz", adversary="oblivious", seed=1)

@@ -15,7 +15,7 @@ from countless.schemes.planned import PlannedScheme
 
 
 class NoisyPhaseEstimator(Estimator):
-    """Crossings go into the phased counter that `countless audit` checks; only its noisy value is published."""
+    """Crossings go into the phased counter that `countless lab audit` checks; only its noisy value is published."""
 
     def __init__(self, plan: PartialDPPlan, step: int, noise: Noise) -> None:
         self._plan = plan

@@ -34,7 +34,7 @@ def test_installed_package_adds_a_scheme_and_an_adversary(tmp_path: Path) -> Non
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     points = "[countless.schemes]\nmine = mine:Mine\n[countless.adversaries]\ntheirs = mine:Theirs\n"
     (installed / "entry_points.txt").write_text(points)
-    command = [sys.executable, "-m", "countless.cli.main", "attack", "--scheme", "mine", "--adversary", "theirs"]
+    command = [sys.executable, "-m", "countless.cli.main", "lab", "attack", "--scheme", "mine", "--adversary", "theirs"]
     small = ["--sites", "2", "--alpha", "0.1", "--events", "100", "--trials", "1", "--jobs", "1"]
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     result = subprocess.run(

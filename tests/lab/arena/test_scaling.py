@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.scaling import scaling
+from countless.cli.lab.scaling import scaling
 from countless.errors import InvalidParameter, UnknownName
 from countless.lab.arena.scaling import Curve, Request, _run, line, measure, power
 from countless.lab.arena.scaling_page import TEXTS, render

@@ -1,4 +1,4 @@
-"""`countless audit`: tables, JSON, exit codes, and errors that name the field and its limit."""
+"""`countless lab audit`: tables, JSON, exit codes, and errors that name the field and its limit."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from countless.cli.audit import audit
+from countless.cli.lab.audit import audit
 from countless.errors import InvalidParameter, UnknownName
 
 QUICK = [

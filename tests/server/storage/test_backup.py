@@ -138,7 +138,7 @@ def test_restore_that_was_killed_between_its_renames_is_noticed_and_repeated(
     """The coordinator must not begin from nothing: budgets would be granted again."""
     copy = tmp_path / "copy"
     back_up(state, copy)
-    assert run_command("token", "site", "--label", "later", "--state-dir", str(state.parent)).returncode == 0
+    assert run_command("token", "create", "site", "--label", "later", "--state-dir", str(state.parent)).returncode == 0
 
     def killed(part: Path, target: Path) -> None:
         raise KeyboardInterrupt
@@ -149,7 +149,9 @@ def test_restore_that_was_killed_between_its_renames_is_noticed_and_repeated(
     started = run_command("serve", "--state-dir", str(state.parent), "--port", "0")
     assert (started.returncode, "a countless restore was interrupted; run it again" in started.stderr) == (2, True)
     assert not state.exists()
-    token = run_command("token", "site", "--state-dir", str(state.parent))  # must not make an empty state either
+    token = run_command(
+        "token", "create", "site", "--state-dir", str(state.parent)
+    )  # must not make an empty state either
     assert (token.returncode, "a countless restore was interrupted" in token.stderr) == (2, True)
     assert not state.exists()
     restored = run_command("restore", str(copy), "--state-dir", str(state.parent))
@@ -166,12 +168,14 @@ def test_coordinator_whose_state_file_is_lost_does_not_begin_from_nothing(
     """A file of no bytes is what some file systems leave after a power cut."""
     copy = tmp_path / "copy"
     back_up(state, copy)
-    assert run_command("token", "site", "--state-dir", str(state.parent)).returncode == 0  # writes to the audit log
+    assert (
+        run_command("token", "create", "site", "--state-dir", str(state.parent)).returncode == 0
+    )  # writes to the audit log
     state.unlink()
     if size is not None:
         state.touch()
     found = f"{state} is {'missing' if size is None else 'empty'}, and a coordinator has used it before: restore"
-    for command in (["serve", "--port", "0"], ["token"], ["doctor"], ["token", "site"]):
+    for command in (["serve", "--port", "0"], ["token", "list"], ["doctor"], ["token", "create", "site"]):
         result = run_command(*command, "--state-dir", str(state.parent))
         assert result.returncode in (1, 2)
         assert found in result.stdout + result.stderr, command
@@ -187,7 +191,7 @@ def test_restore_that_finds_no_room_for_the_tokens_leaves_the_former_state(
     """The copy would not have the tokens made since; and a second attempt would not find them."""
     copy = tmp_path / "copy"
     back_up(state, copy)
-    assert run_command("token", "site", "--label", "later", "--state-dir", str(state.parent)).returncode == 0
+    assert run_command("token", "create", "site", "--label", "later", "--state-dir", str(state.parent)).returncode == 0
     before = tokens_of(state)
 
     def full(store: SqliteStore, token: Token) -> None:

@@ -57,7 +57,7 @@ def test_damaged_pages_name_the_file_and_the_restore(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match=rf"{STATE_FILE} is damaged: .* countless restore FILE"):
             read()
     store.close()
-    listed = run_command("token", "--state-dir", str(tmp_path))
+    listed = run_command("token", "list", "--state-dir", str(tmp_path))
     assert (listed.returncode, listed.stderr.count("\n")) == (2, 1)
 
 
@@ -106,7 +106,7 @@ def test_state_on_a_read_only_file_system_is_named_and_can_be_backed_up(
     monkeypatch.setattr(sqlite3, "connect", read_only)
     for module in (problems, backup):
         monkeypatch.setattr(module, "is_read_only", lambda file: file == path)
-    for command in (["serve", "--port", "0"], ["token"], ["doctor"]):
+    for command in (["serve", "--port", "0"], ["token", "list"], ["doctor"]):
         result = run_command(*command, "--state-dir", str(path.parent))
         assert f"{path} cannot be written, because its file system is read-only" in result.stdout + result.stderr
     result = run_command("backup", str(copy), "--state-dir", str(path.parent))
@@ -118,7 +118,7 @@ def test_state_on_a_read_only_file_system_is_named_and_can_be_backed_up(
 def test_file_in_place_of_a_directory_or_of_a_copy_is_named(tmp_path: Path) -> None:
     path, file = saved(tmp_path / "state"), tmp_path / "file"
     file.write_text("of another program")
-    for command in (["serve", "--port", "0"], ["token", "site"], ["doctor"], ["restore", str(path)]):
+    for command in (["serve", "--port", "0"], ["token", "create", "site"], ["doctor"], ["restore", str(path)]):
         result = run_command(*command, "--state-dir", str(file))
         assert f"{file} is not a directory: choose another state_dir" in result.stdout + result.stderr
     result = run_command("backup", str(file), "--state-dir", str(path.parent))
@@ -144,7 +144,7 @@ def test_wrong_values_in_sound_pages_are_damage(tmp_path: Path) -> None:
 
 
 def test_full_disk_is_one_line(tmp_path: Path, full_disk: None) -> None:
-    made = run_command("token", "operator", "--state-dir", str(tmp_path))
+    made = run_command("token", "create", "operator", "--state-dir", str(tmp_path))
     assert (made.returncode, made.stdout) == (2, "")
     assert f"{tmp_path / STATE_FILE} cannot be written, because the disk is full" in made.stderr
 

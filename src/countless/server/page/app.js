@@ -95,7 +95,7 @@ function showRole(role) {
 // For operators: sites that try to connect in vain appear nowhere else. An open list stays open.
 const refusedFrom = element("b"), refusedList = element("ul");
 byId("refused").append(
-  element("p", {}, refusedFrom, " Make them a token with ", element("code", {}, "countless token site --label fleet"), "."),
+  element("p", {}, refusedFrom, " Make them a token with ", element("code", {}, "countless token create site --label fleet"), "."),
   element("details", {}, element("summary", {}, "Which"), refusedList));
 
 function showRefused(data) {
@@ -118,7 +118,7 @@ function askForToken() {
   const form = element("form", { class: "token" }, element("h1", { tabindex: "-1" }, "Token"),
     element("p", { id: "about-token" }, "This coordinator shows its totals to holders of a token. The token is stored in this tab until you close it."),
     element("label", { for: "token" }, "Token"), input, element("button", { type: "submit" }, "Show the totals"), problem,
-    element("p", { class: "note" }, "An operator creates one with ", element("code", {}, "countless token read --label me"),
+    element("p", { class: "note" }, "An operator creates one with ", element("code", {}, "countless token create read --label me"),
       "; the operator's own is in the file ", element("code", {}, "operator.token"), " of the state directory."));
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -1,7 +1,7 @@
 """Every request that changes something is in the audit log, with its token and address; a refused one, with its address
 and the reason.
 
-A token is named by the first digits of its digest, as `countless token` lists it.
+A token is named by the first digits of its digest, as `countless token list` shows it.
 """
 
 from starlette.requests import HTTPConnection

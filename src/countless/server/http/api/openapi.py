@@ -132,8 +132,8 @@ def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "From `countless token`. A coordinator that was started with `--open` asks programs "
-                    "on its machine for none.",
+                    "description": "From `countless token create`. A coordinator that was started with `--open` asks "
+                    "programs on its machine for none.",
                 }
             },
         },

@@ -71,6 +71,6 @@ class BudgetRestore:
             self._remind_at = self._clock() + REMINDER_S
             log.warning(
                 "after a restore: budgets wait for %d sites (%s). Drop a site only if it was granted nothing since the "
-                "copy was made: countless sites --forget NAME",
+                "copy was made: countless site forget NAME",
                 *(len(unheard), ", ".join(f"{name} of {unheard[name]}" for name in sorted(unheard)[:MAX_NAMED])),
             )

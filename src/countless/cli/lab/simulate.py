@@ -1,4 +1,4 @@
-"""`countless simulate`: the messages and the worst error of a fleet, without deploying anything."""
+"""`countless lab simulate`: the messages and the worst error of a fleet, without deploying anything."""
 
 import json
 import time
@@ -22,29 +22,31 @@ from countless.lab.simulation.traces import Trace, read_trace
 from countless.lab.simulation.world import MARK, NO_SECRETS
 from countless.planning.baselines import FLUSH_PERIODS_S
 
-EXAMPLE = "Example:  countless simulate --sites 1000 --alpha 0.01 --events 1e9 --stream zipf --rate 10000/s"
+EXAMPLE = "Example:  countless lab simulate --sites 1000 --alpha 0.01 --events 1e9 --stream zipf --rate 10000/s"
 DEFAULT_EVENTS, DEFAULT_RATE = "1e9", "10000/s"
 
 
 def simulate(
-    scheme: Annotated[str, typer.Option(help="The scheme; `auto` picks the cheapest with a proof.")] = "auto",
-    sites: Annotated[int, typer.Option(help="How many sites count.")] = 1000,
-    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails.")] = 0.05,
-    events: Annotated[str | None, typer.Option(help="How many events, such as 1e9 (a trace: all of it).")] = None,
-    stream: Annotated[str, typer.Option(help="The traffic: " + ", ".join(STREAMS) + ".")] = "uniform",
-    trace: Annotated[Path | None, typer.Option(help="Recorded traffic instead: CSV or CSV.gz with t,site.")] = None,
+    scheme: Annotated[str, typer.Option(help="Run this scheme; auto picks the cheapest with a proof.")] = "auto",
+    sites: Annotated[int, typer.Option(help="Let this many sites count.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
+    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    events: Annotated[str | None, typer.Option(help="Count this many events, such as 1e9.")] = None,
+    stream: Annotated[str, typer.Option(help=f"Draw traffic from: {', '.join(STREAMS)}.")] = "uniform",
+    trace: Annotated[
+        Path | None, typer.Option(help="Replay this traffic instead, a CSV or CSV.gz with t,site.")
+    ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Events of the whole fleet, such as 10000/s (a trace: its own clock).")
+        str | None, typer.Option(help="Let events of all sites arrive at this rate, such as 10000/s.")
     ] = None,
     adversary: Annotated[
-        str, typer.Option(help="What traffic may know, for `auto`: adaptive, oblivious or sees-everything.")
+        str, typer.Option(help="With auto: assume adaptive, oblivious or sees-everything traffic.")
     ] = "adaptive",
-    seed: Annotated[int, typer.Option(help="The same seed gives the same run.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed the run; the same seed repeats it.")] = 1,
     as_json: Json = False,
-    out: Annotated[Path | None, typer.Option(help="Also write simulate.json and course.csv into this folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write simulate.json and course.csv into this folder, too.")] = None,
 ) -> None:
-    """Run a stream of events through the production sites and coordinator, and count every message."""
+    """Run events through real sites and a coordinator, and count messages."""
     per_second = events_per_second(rate or DEFAULT_RATE) if rate is not None or trace is None else None
     source = _source(stream, trace, sites, events, seed)
     total = _events(events, source)

@@ -1,4 +1,4 @@
-"""`countless audit`: search for violations of partial differential privacy in `partial_dp`.
+"""`countless lab audit`: search for violations of partial differential privacy in `partial_dp`.
 
 Exit code 0: nothing found; 1: the mechanism is rejected; 2: invalid input.
 """
@@ -15,30 +15,34 @@ from rich.table import Table
 from countless.cli.options import Json
 from countless.errors import InvalidParameter
 from countless.lab.audit.finding import AuditFinding
-from countless.lab.audit.mechanisms import MECHANISMS
 from countless.lab.audit.run import AuditConfig, audit_mechanism, to_json
 from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.randomness import SeededRandom
 
 PIPE_COLUMNS = 140  # width of the output in a pipe
-EXAMPLE = "Example:  countless audit --sites 1000 --alpha 0.01 --mechanism one-level-too-few"
+EXAMPLE = "Example:  countless lab audit --sites 1000 --alpha 0.01 --mechanism one-level-too-few"
 
 
 def audit(
-    sites: Annotated[int, typer.Option(help="Sites of the plan to audit.")] = 1000,
-    alpha: Annotated[float, typer.Option(help="Relative error of the plan.")] = 0.01,
-    eta: Annotated[float, typer.Option(help="Failure probability of one round.")] = 1e-4,
-    calibration: Annotated[str, typer.Option(help="Calibration: paper or proven.")] = "proven",
-    mechanism: Annotated[str, typer.Option(help="What to audit: " + ", ".join(MECHANISMS) + ".")] = "right",
-    events: Annotated[int, typer.Option(help="Events of the exhaustive audit, 1 to 7.")] = 5,
-    tapes: Annotated[int, typer.Option(help="Transcripts for each scenario whose noise is enumerated.")] = 2,
-    transcripts: Annotated[int, typer.Option(help="Random rounds at the size of the plan.")] = 8,
-    plays: Annotated[int, typer.Option(help="Rounds played for each database and scenario.")] = 1000,
-    confidence: Annotated[float, typer.Option(help="Confidence of the bound from played rounds.")] = 0.999,
-    seed: Annotated[int, typer.Option(help="The same seed repeats the same audit.")] = 1,
+    sites: Annotated[int, typer.Option(help="Audit a plan for this many sites.")] = 1000,
+    alpha: Annotated[float, typer.Option(help="Audit a plan with this relative error.")] = 0.01,
+    eta: Annotated[float, typer.Option(help="Let one round fail with this probability.")] = 1e-4,
+    calibration: Annotated[
+        str, typer.Option(help="Calibrate the noise as in the paper, or as proven: paper, proven.")
+    ] = "proven",
+    mechanism: Annotated[str, typer.Option(help="Audit this mechanism; an unknown name lists them all.")] = "right",
+    events: Annotated[int, typer.Option(help="Enumerate this many events in the exhaustive audit, 1 to 7.")] = 5,
+    tapes: Annotated[int, typer.Option(help="Enumerate the noise of this many transcripts a scenario.")] = 2,
+    transcripts: Annotated[int, typer.Option(help="Draw this many random rounds at the size of the plan.")] = 8,
+    plays: Annotated[int, typer.Option(help="Play this many rounds for each database and scenario.")] = 1000,
+    confidence: Annotated[float, typer.Option(help="Bound the loss in played rounds with this confidence.")] = 0.999,
+    seed: Annotated[int, typer.Option(help="Seed the audit; the same seed repeats it.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Search for violations of the privacy that partial_dp claims. Can reject a mechanism, but proves nothing."""
+    """Search for violations of the privacy that partial_dp claims.
+
+    It can reject a mechanism, but proves nothing. Exits with 1 if it rejects.
+    """
     plan = _noisy_plan(sites, alpha, eta, calibration)
     config = AuditConfig(events, tapes, transcripts, plays, confidence)
     findings = audit_mechanism(mechanism, plan.shape, plan.epsilon, sites, SeededRandom(seed), config)

@@ -1,4 +1,4 @@
-"""`countless scaling`: how the messages of every scheme grow with sites, 1/alpha and the total, measured."""
+"""`countless lab scaling`: how the messages of every scheme grow with sites, 1/alpha and the total, measured."""
 
 import csv
 import json
@@ -18,26 +18,28 @@ from countless.lab.simulation.world import MARK
 from countless.schemes.registry import SCHEMES
 
 T = TypeVar("T")
-EXAMPLE = "Example:  countless scaling --scheme partial_dp_paper,partial_dp,deterministic --out scaling"
+EXAMPLE = "Example:  countless lab scaling --scheme partial_dp_paper,partial_dp,deterministic --out scaling"
 
 
 def scaling(
-    scheme: Annotated[str, typer.Option(help="A scheme, several with commas, or all.")] = "all",
-    sites: Annotated[str, typer.Option(help="Numbers of sites, at --alpha.")] = "64,256,1024",
-    alphas: Annotated[str, typer.Option(help="Relative errors, at the middle number of sites.")] = "0.005,0.01,0.02",
-    alpha: Annotated[float, typer.Option(help="Relative error where the sites vary.")] = 0.01,
-    above: Annotated[str, typer.Option(help="Numbers of sites above 1/ALPHA_ABOVE^2.")] = "256,1024,4096",
-    alpha_above: Annotated[float, typer.Option(help="Relative error for --above.")] = 0.2,
-    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails.")] = 0.05,
-    efolds: Annotated[int, typer.Option(help="Factors of e by which the total grows, for the line in ln N.")] = 6,
-    seeds: Annotated[int, typer.Option(help="Runs of each point, from seeds 1, 2, ...")] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one for each core.")] = None,
+    scheme: Annotated[str, typer.Option(help="Measure this scheme, several with commas, or all.")] = "all",
+    sites: Annotated[str, typer.Option(help="Measure at these numbers of sites, with --alpha.")] = "64,256,1024",
+    alphas: Annotated[
+        str, typer.Option(help="Measure at these relative errors, with the middle of --sites.")
+    ] = "0.005,0.01,0.02",
+    alpha: Annotated[float, typer.Option(help="Use this relative error where the number of sites varies.")] = 0.01,
+    above: Annotated[
+        str, typer.Option(help="Measure at these numbers of sites above 1/ALPHA_ABOVE^2.")
+    ] = "256,1024,4096",
+    alpha_above: Annotated[float, typer.Option(help="Use this relative error for --above.")] = 0.2,
+    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    efolds: Annotated[int, typer.Option(help="Let the total grow by this many factors of e, for the ln N line.")] = 6,
+    seeds: Annotated[int, typer.Option(help="Run each point this many times, from seeds 1, 2, ...")] = 3,
+    jobs: Annotated[int | None, typer.Option(help="Do this many runs at a time; by default one for each core.")] = None,
     as_json_: Json = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Also write scaling.json, scaling.csv and scaling.html here.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write scaling.json, .csv and .html into this folder, too.")] = None,
 ) -> None:
-    """Measure messages while the total grows, and fit exponents. The default takes some minutes."""
+    """Measure messages over sites, 1/alpha and the total, and fit exponents."""
     names = [name for name in SCHEMES if name != "exact"] if scheme == "all" else [n.strip() for n in scheme.split(",")]
     counts = _numbers("sites", sites, int)
     request = Request(

@@ -1,4 +1,4 @@
-"""`countless attack`: play adversaries against trackers, and count the games in which an estimate leaves its bound."""
+"""`countless lab attack`: play adversaries against trackers, and count the broken bounds."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ from countless.lab.arena.tournament import as_json, claimed, guarantee_violated,
 from countless.lab.simulation.traces import read_trace
 from countless.lab.simulation.world import MARK
 
-EXAMPLE = "Example:  countless attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
+EXAMPLE = "Example:  countless lab attack --scheme hyz --adversary stop-after-jump --sites 1024 --trials 50"
 
 PIPE_COLUMNS = 150  # width of the output in a pipe: enough for the tournament
 
@@ -29,37 +29,42 @@ PIPE_COLUMNS = 150  # width of the output in a pipe: enough for the tournament
 def attack(
     scheme: Annotated[
         str,
-        typer.Option(help="A scheme, a negative control or a robust-streaming framework, several with commas, or all."),
+        typer.Option(help="Attack this scheme or framework, several with commas, or all."),
     ] = "hyz",
     adversary: Annotated[
-        str, typer.Option(help="An adversary, several with commas, all, or search (finds one).")
+        str, typer.Option(help="Play this adversary, several with commas, all, or search.")
     ] = "stop-after-jump",
-    sites: Annotated[int, typer.Option(help="How many sites count.")] = 1024,
-    alpha: Annotated[float, typer.Option(help="Relative error allowed, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Probability that the bound ever fails, by the guarantee.")] = 0.05,
-    events: Annotated[str, typer.Option(help="Events of each game, such as 1e6.")] = "1e6",
-    trials: Annotated[int, typer.Option(help="Games for each pair, from seeds SEED, SEED + 1, ...")] = 20,
+    sites: Annotated[int, typer.Option(help="Let this many sites count.")] = 1024,
+    alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
+    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    events: Annotated[str, typer.Option(help="Play this many events in each game, such as 1e6.")] = "1e6",
+    trials: Annotated[int, typer.Option(help="Play this many games of each pair, from seeds SEED, SEED + 1, ...")] = 20,
     against: Annotated[
-        str, typer.Option(help="What traffic may know, for auto: oblivious, adaptive or sees-everything.")
+        str, typer.Option(help="With auto: assume oblivious, adaptive or sees-everything traffic.")
     ] = "adaptive",
-    tries: Annotated[int, typer.Option(help="Variants that search tries.")] = 40,
-    seconds: Annotated[float | None, typer.Option(help="Limit search by seconds instead.")] = None,
+    tries: Annotated[int, typer.Option(help="With search: try this many variants.")] = 40,
+    seconds: Annotated[float | None, typer.Option(help="With search: try for this many seconds instead.")] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Traffic that feedback follows: CSV or CSV.gz with t,site.")
+        Path | None, typer.Option(help="Let feedback follow this traffic, a CSV or CSV.gz with t,site.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same games.")] = 1,
-    jobs: Annotated[int | None, typer.Option(help="Games at a time; by default one for each core.")] = None,
-    backend: Annotated[str, typer.Option(help="Where games run: local, dask or ray.")] = "local",
+    seed: Annotated[int, typer.Option(help="Seed the games; the same seed repeats them.")] = 1,
+    jobs: Annotated[
+        int | None, typer.Option(help="Play this many games at a time; by default one for each core.")
+    ] = None,
     as_json_: Json = False,
-    out: Annotated[Path | None, typer.Option(help="Also write attack.json and games.csv here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write attack.json and games.csv into this folder, too.")] = None,
 ) -> None:
-    """Attack trackers; exit 1 if a guarantee that covers the adversary does not hold."""
+    """Play adversaries against trackers, and count the broken bounds.
+
+    A scheme may be a negative control or a robust-streaming framework, too.
+    Exits with 1 if a guarantee that covers the adversary doesn't hold.
+    """
     base = {"sites": sites, "alpha": alpha, "delta": delta, "events": number_of_events(events), "against": against}
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}
     pairs = settings(scheme, adversary, base, seed=seed, trace=stream, **limits)
     with progress("playing") as bar:
-        matches = run(pairs, trials, seed, jobs=jobs, backend=backend, progress=bar)
+        matches = run(pairs, trials, seed, jobs=jobs, progress=bar)
     found = [as_json(match, seed) for match in matches]
     if out is not None:
         _write(out, found, matches)

@@ -1,0 +1,56 @@
+"""List the sites of a coordinator, and forget those that are gone.
+
+Forgetting needs a token of scope operator, if there are tokens.
+"""
+
+import json
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.client.api import ApiClient
+
+_PATH = "/api/v1/sites"
+app = typer.Typer(help=__doc__)
+
+
+@app.command("list", epilog="Example:  countless site list --json")
+def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
+    """List all sites with their states."""
+    found = ApiClient(url, token).request("GET", _PATH)["sites"]
+    if as_json:
+        print(json.dumps(found))
+        return
+    if not found:
+        print("no sites: no program is connected")
+    for site in found:
+        age = site["seconds_since_heard"]
+        print(f"{site['site']}: {site['state']}, {site['counters']} counters, last seen {age:.1f} s ago")
+
+
+@app.command(epilog="Example:  countless site forget web-17")
+def forget(
+    name: Annotated[str | None, typer.Argument(help="The site.")] = None,
+    older_than: Annotated[
+        str | None, typer.Option(help="Instead: forget all sites that were silent this long: 12h, 30d ...")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: Json = False,
+) -> None:
+    """Forget a site that won't return, or all that were silent for long.
+
+    Only sites that aren't connected. Their last reported counts stay in the
+    totals.
+    """
+    if (name is None) is (older_than is None):
+        raise typer.TyperException("give the name of a site or --older-than, and not both")
+    api = ApiClient(url, token)
+    if name is not None:
+        result = api.request("DELETE", f"{_PATH}/{quote(name)}")
+    else:
+        result = api.request("DELETE", f"{_PATH}?silent_for={quote(older_than or '')}")
+    none = "" if name is None or result["forgotten"] else f": there is no site {name!r}"
+    print(json.dumps(result) if as_json else f"{result['forgotten']} removed{none}")
