@@ -1,4 +1,4 @@
-"""The figures of `countless report`, drawn by plotly from a `ReportData`."""
+"""The figures of `countless lab report`, drawn by plotly from a `ReportData`."""
 
 from collections.abc import Sequence
 from math import log10

@@ -143,12 +143,11 @@ def run(
     seed: int = 0,
     *,
     jobs: int | None = 1,
-    backend: str = "local",
     progress: Progress | None = None,
 ) -> list[Match]:
     """`trials` games for each setting, from seeds seed, seed + 1, ..."""
     if trials < 1:
         raise InvalidParameter("trials", trials, "at least 1")
     tasks = [(setting, seed + i) for setting in settings for i in range(trials)]
-    scores = in_parallel(play, tasks, jobs, backend, progress)
+    scores = in_parallel(play, tasks, jobs, progress)
     return [Match(setting, tuple(scores[i * trials : (i + 1) * trials])) for i, setting in enumerate(settings)]

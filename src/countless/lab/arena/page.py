@@ -1,4 +1,4 @@
-"""The page of `countless report`: one self-contained HTML file that contains plotly's script."""
+"""The page of `countless lab report`: one self-contained HTML file that contains plotly's script."""
 
 from html import escape
 from typing import Any

@@ -1,4 +1,4 @@
-"""The numbers of `countless report`: attacked games, plans over sites and alpha, the tournament.
+"""The numbers of `countless lab report`: attacked games, plans over sites and alpha, the tournament.
 
 Costs come from the plans (`countless.schemes.compare`), errors from games. `figures.py` draws them.
 """

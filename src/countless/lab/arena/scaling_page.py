@@ -1,4 +1,4 @@
-"""The plots of `countless scaling`: one self-contained HTML file."""
+"""The plots of `countless lab scaling`: one self-contained HTML file."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The robust-streaming frameworks by the names that `countless attack` takes."""
+"""The robust-streaming frameworks by the names that `countless lab attack` takes."""
 
 from countless.lab.arena.frameworks.difference_estimators import DifferenceEstimators
 from countless.lab.arena.frameworks.framework import Framework
