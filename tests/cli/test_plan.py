@@ -69,10 +69,10 @@ def test_no_number_is_cut_off_in_a_narrow_terminal() -> None:
         (("--zipf", "1", "--sites", "0"), "sites = 0"),
         (("--zipf", "1", "--alpha", "0.7"), "alpha = 0.7"),
         (("--zipf", "1", "--events", "0"), "events = '0'"),
-        (("--events", "10"), "events = '10'"),
+        (("--events", "10"), "--events is used only with --zipf"),
         (("--trace", "missing.csv"), "trace = 'missing.csv'"),
-        (("--trace", "missing.csv", "--zipf", "1"), "zipf = 1.0"),
-        (("--trace", "missing.csv", "--rate", "1/s"), "rate = 1.0"),
+        (("--trace", "missing.csv", "--zipf", "1"), "--zipf can't be used with --trace"),
+        (("--trace", "missing.csv", "--rate", "1/s"), "--rate can't be used with --trace"),
     ],
 )
 def test_invalid_input_names_the_field_and_exits_with_2(
@@ -84,7 +84,7 @@ def test_invalid_input_names_the_field_and_exits_with_2(
     output = capsys.readouterr()
     assert ended.value.code == 2
     assert named in output.err
-    assert "must be" in output.err
+    assert output.err.count("\n") == 1
     assert output.out == ""
 
 
