@@ -14,7 +14,7 @@ HEAD = """# Command line
 `countless COMMAND --help` prints the same. [Errors](errors.md#exit-codes-of-the-command-line) has the
 exit codes. `countless --install-completion` installs completion for your shell.
 
-Commands that talk to a coordinator take `--url` and `--token`, and commands that print an answer take `--json`.
+Commands that ask a coordinator take `--url` and `--token`, and commands that print an answer take `--json`.
 Instead of a token, `COUNTLESS_TOKEN_FILE` can name a file with one.
 
 | | |

@@ -77,7 +77,7 @@ def rotate(
     """Replace the tokens with a label by a new one, and print it, once.
 
     If the operator's file has one of the old tokens, it gets the new one.
-    Without --expires it lives as long as the youngest of them did.
+    Without --expires it is valid for as long as the youngest of them was.
     """
     from countless.server import tokens
 
