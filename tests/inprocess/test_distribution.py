@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
+from fractions import Fraction
 from itertools import accumulate
 from math import ceil, inf
 
@@ -43,11 +44,11 @@ def check(tracked: Distribution, truth: list[float], epsilon: float) -> None:
     for value in (0.5, 3, 2000):
         rank = tracked.rank(value)
         assert rank.lower <= bisect_right(truth, value) <= rank.upper
-    for q in (0.0, 0.1, 0.5, 0.9, 1.0):
+    for q in (0.0, 0.07, 0.1, 0.14, 0.5, 0.55, 0.9, 1.0):
         quantile = tracked.quantile(q)
         assert quantile is not None
-        true = truth[max(0, ceil(q * total - 1e-9) - 1)]
-        assert quantile.lower * (1 - 1e-9) <= true <= quantile.upper * (1 + 1e-9)
+        true = truth[max(0, ceil(Fraction(repr(q)) * total) - 1)]
+        assert quantile.lower <= true <= quantile.upper
         low, high = buckets.edges(buckets.index(quantile.estimate))
         first, last = bisect_left(truth, low * (1 + 1e-9)), bisect_right(truth, high * (1 + 1e-9))
         error = max(q, 1 - q) * epsilon * total + 1
@@ -71,18 +72,21 @@ def test_ranks_and_quantiles_are_those_of_reading_all_buckets(
     below = 0 if index is None else below
     assert ranks.rank(value) == (value, below, below + numbers.get(index, 0) + hidden)
 
-    def at(rank: float) -> int | None:
+    def at(rank: Fraction) -> int | None:
         seen = list(accumulate(numbers[each] for each in order))
-        return next((each for each, reached in zip(order, seen, strict=True) if reached >= max(1, rank)), order[-1])
+        return next(
+            (each for each, reached in zip(order, seen, strict=True) if reached >= max(Fraction(1), rank)), order[-1]
+        )
 
     known, found = sum(numbers.values()), ranks.quantile(q)
     if not known:
         assert found is None
         return
-    lowest, highest = q * known - (1 - q) * hidden, q * (known + hidden)
+    share = Fraction(repr(q))
+    lowest, highest = share * known - (1 - share) * hidden, share * (known + hidden)
     lower = 0.0 if hidden and lowest <= 0 else buckets.edges(at(lowest))[0]
     upper = buckets.edges(at(highest))[1] if highest <= known else inf
-    assert found == (q, buckets.middle(at(q * known)), lower, upper)
+    assert found == (q, buckets.middle(at(share * known)), lower, upper)
 
 
 def test_estimate_is_within_the_accuracy_of_a_value() -> None:
@@ -145,7 +149,7 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, object]) -> Non
     known=st.lists(st.integers(1, 60), max_size=30),
     beyond=st.lists(st.integers(1, 60), max_size=5),
     held_back=st.lists(st.integers(1, 60), max_size=5),
-    q=st.sampled_from((0.0, 0.1, 0.5, 0.9, 1.0)),
+    q=st.sampled_from((0.0, 0.07, 0.1, 0.14, 0.5, 0.55, 0.9, 1.0)),
     value=st.integers(0, 70),
 )
 def test_ranks_hold_with_values_beyond_the_cap_and_values_that_are_held_back(
@@ -161,5 +165,5 @@ def test_ranks_hold_with_values_beyond_the_cap_and_values_that_are_held_back(
     found = ranks.quantile(q)
     assert (found is None) == (not known)
     if found is not None:
-        true = everything[max(0, ceil(q * len(everything)) - 1)]
+        true = everything[max(0, ceil(Fraction(repr(q)) * len(everything)) - 1)]
         assert found.lower <= true <= found.upper, (found, true)

@@ -12,7 +12,6 @@ from itertools import count
 from math import inf, nextafter
 from random import Random
 
-from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.site import FamilySite
 from countless.core.messages import SiteId
 from support.family_world import Broken, Case, World
@@ -22,24 +21,18 @@ LABELS = ["hot", "common", "middling"]  # which have large shares
 MAX_FRESH = 40  # labels, in one go
 MANY = 1_000_000
 START_STEP = 10
+MAX_ADDS = 10_000  # in one round
 
 
 class Adversary:
     """`faults`: sites come and go, and messages are lost."""
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        faults: bool,
-        coordinator: type[FamilyCoordinator] = FamilyCoordinator,
-        site: type[FamilySite] = FamilySite,
-    ) -> None:
+    def __init__(self, seed: int, *, faults: bool, site: type[FamilySite] = FamilySite) -> None:
         self.rng = Random(seed)  # noqa: S311
         self.epsilon = Fraction(self.rng.choice([2, 5, 10]), 100)
         self.faults = faults
         sites = self.rng.choice([3, 5, 8])
-        self.world = World(Case(sites=sites, epsilon=float(self.epsilon), cap=MANY), coordinator, site)
+        self.world = World(Case(sites=sites, epsilon=float(self.epsilon), cap=MANY), site=site)
         self.fresh = (f"label-{number}" for number in count())
         self.worst: dict[str, Fraction] = dict.fromkeys(("error", "missing", "label", "listed"), Fraction(0))
         start = int(START_STEP * sites / self.epsilon)
@@ -60,9 +53,12 @@ class Adversary:
             self._fault()
             self._check()
         before, label = self.world.coordinator.steps, self.rng.choice(LABELS)
-        while self.world.coordinator.steps == before:
+        for _ in range(MAX_ADDS):
             self._do("add", HOT, label, self.rng.choice(self.world.sites[HOT].steps[:2]))
             self._check()
+            if self.world.coordinator.steps != before:
+                return
+        raise Broken(f"the steps stay at {before}")
 
     def _counting(self) -> list[SiteId]:
         return [each for each in self.world.sites if each not in self.world.ended]

@@ -2,6 +2,7 @@
 
 from bisect import bisect, bisect_left
 from collections.abc import Mapping
+from fractions import Fraction
 from itertools import accumulate
 from math import ceil, inf, isfinite, log
 from typing import NamedTuple
@@ -59,7 +60,11 @@ class Buckets:
         """None is the bucket of the values below MIN_VALUE."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value < 0:
             raise InvalidParameter("value", value, "a finite number of at least 0")
-        return None if value < MIN_VALUE else ceil(log(value) / self._log_base)
+        return None if value < MIN_VALUE else self._index(value)
+
+    def _index(self, value: float) -> int:
+        index = ceil(log(value) / self._log_base)  # it is rounded: next to an edge it may be on the wrong side
+        return index + (value > self._upper_edge(index)) - (value <= self._upper_edge(index - 1))
 
     def label(self, value: float) -> str:
         index = self.index(value)
@@ -74,8 +79,7 @@ class Buckets:
         number = label.removeprefix("-")
         if not (number.isascii() and number.isdecimal() and len(number) <= _MAX_CHARS):
             return label == ZERO
-        least, most = (ceil(log(value) / self._log_base) for value in (MIN_VALUE, MAX_VALUE))
-        return least <= int(label) <= most and str(int(label)) == label
+        return self._index(MIN_VALUE) <= int(label) <= self._index(MAX_VALUE) and str(int(label)) == label
 
     def edges(self, index: int | None) -> tuple[float, float]:
         return (0.0, MIN_VALUE) if index is None else (self._upper_edge(index - 1), self._upper_edge(index))
@@ -93,7 +97,10 @@ class Buckets:
 
 
 class Quantile(NamedTuple):
-    """The value with a share `q` of all observations at or below it: lower <= truth <= upper."""
+    """The least value with a share `q` of all observations at or below it: lower <= truth <= upper.
+
+    `q` is the decimal that was written: 0.14 of 50 observations is the seventh, not the eighth because of a float.
+    """
 
     q: float
     estimate: float
@@ -140,12 +147,14 @@ class Ranks:
         if not self._known:
             return None
         known, held_back, edges = self._known, self._held_back, self._buckets.edges
-        lowest, highest = q * known - (1 - q) * held_back, q * (known + held_back)
+        share = Fraction(repr(float(q)))
+        highest = ceil(share * (known + held_back))  # of the ranks that it may have
+        lowest = highest - held_back  # if all that is held back is below it
         lower = 0.0 if held_back and lowest <= 0 else edges(self._at(lowest))[0]
         upper = edges(self._at(highest))[1] if highest <= known else inf
-        return Quantile(q, self._buckets.middle(self._at(q * known)), lower, upper)
+        return Quantile(q, self._buckets.middle(self._at(ceil(share * known))), lower, upper)
 
-    def _at(self, rank: float) -> int | None:
+    def _at(self, rank: int) -> int | None:
         """The first bucket that reaches a rank."""
         position = bisect_left(self._reached, max(1, rank))
         return self._indexes[min(position, len(self._indexes)) - 1] if position and self._indexes else None
