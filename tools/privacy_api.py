@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import countless.privacy
-from tools.python_api import section
+from tools.python_layout import section
 
 EXAMPLES = Path(__file__).parent / "privacy_examples.md"
 HEAD = """# The privacy library, name by name
@@ -22,4 +22,4 @@ def page() -> str:
     for name in countless.privacy.__all__:
         thing = getattr(countless.privacy, name)
         sections.append(section(thing, name, isinstance(thing, type) and name not in NOT_CONSTRUCTED, EXAMPLES))
-    return HEAD + "".join(sections)
+    return f"{HEAD}\n{''.join(sections)}".rstrip("\n") + "\n"

@@ -5,13 +5,15 @@ python -m tools.reference --check    # exit 1 if one is out of date (a test runs
 """
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tools import attack, commands, errors, http_api, metrics, privacy_api, python_api, settings, states
 
 ROOT = Path(__file__).parents[1]
-PAGES = {
-    "docs/reference/python.md": python_api.page,
+PAGES: dict[str, Callable[[], str]] = {
+    **{f"docs/reference/python/{name}.md": partial(python_api.page, name) for name in python_api.PAGES},
     "design/privacy/names.md": privacy_api.page,
     "docs/reference/http.md": http_api.page,
     "docs/reference/cli.md": commands.page,

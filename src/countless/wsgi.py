@@ -26,7 +26,16 @@ def flask_route(environ: "WSGIEnvironment") -> str:
 
 
 class CountRequests:
-    """Counts the requests that `app` answers; with `per`, in windows, as `client.counter`."""
+    """WSGI middleware that counts requests by method, route and status.
+
+    Args:
+        app: The application.
+        client: From `connect`.
+        counter: Name of the counter.
+        route: A function of the WSGI environment that returns the route's pattern, never the path: `flask_route` for
+            Flask. All requests count as one route unless given.
+        per, tz, anchor: Windows, as for `Client.counter`.
+    """
 
     def __init__(
         self,

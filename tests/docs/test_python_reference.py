@@ -1,8 +1,9 @@
-"""The examples of docs/reference/python.md run, and every public call has one."""
+"""The examples of docs/reference/python run, and every public call has one."""
 
 import doctest
 import inspect
 import re
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -41,7 +42,9 @@ from countless.errors import (
 from support.commands import run_command
 from support.service import Server
 from tools.privacy_api import EXAMPLES as PRIVACY_EXAMPLES
-from tools.python_api import EXAMPLES, HEAD, PUBLIC, calls, example, fields, title
+from tools.python_api import CONSTRUCTED, LIMITS, PUBLIC, page, title
+from tools.python_layout import EXAMPLES, MANY, arguments, calls, example, fields, parameters
+from tools.python_names import SAME
 
 NOW = datetime(2026, 11, 18)
 RATE = Rate("a", "5m", 1.0, 1.0, 1.0, "exact", None)
@@ -109,7 +112,7 @@ PUBLIC_NAMES = {
 @pytest.mark.slow
 def test_examples_print_what_they_show(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        for line in re.findall(r"^ {4}countless (.*)$", HEAD, re.MULTILINE):
+        for line in re.findall(r"^ {4}countless (.*)$", LIMITS.head, re.MULTILINE):
             assert run_command(*line.split(), COUNTLESS_URL=server.url).returncode == 0
         text = EXAMPLES.read_text(encoding="utf-8").replace("http://127.0.0.1:2686", server.url)
         names: dict[str, object] = {}
@@ -126,12 +129,39 @@ def test_examples_print_what_they_show(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("thing", PUBLIC, ids=title)
 def test_every_public_call_has_an_example(thing: object) -> None:
-    shown = (inspect.getdoc(thing) or "") + example(title(thing))
+    names = [title(thing), *(f"{title(thing)}.{call}" for call in calls(thing) if isinstance(thing, type))]
+    shown = (inspect.getdoc(thing) or "") + "".join(map(example, names))
     assert ">>>" in shown
-    if title(thing) == "ClientBudget":
-        shown += example("Spendable")
     for name in calls(thing):
         assert re.search(rf"\b{name}\b", shown), f"{title(thing)}.{name}"
+
+
+def test_every_example_belongs_to_a_public_name() -> None:
+    public = {name for thing in PUBLIC for name in (title(thing), *(f"{title(thing)}.{call}" for call in calls(thing)))}
+    assert set(re.findall(r"^## (.*)$", EXAMPLES.read_text(encoding="utf-8"), re.MULTILINE)) <= public
+
+
+LONG_CALLS = [
+    pytest.param(call, id=f"{title(thing)}.{name}")
+    for thing in PUBLIC
+    for name, call in ((name, getattr(thing, name, thing)) for name in calls(thing))
+    if inspect.isfunction(call) and len(parameters(call)) >= MANY
+    if name not in SAME.get(title(thing), SAME["Window"]).names
+]
+
+
+@pytest.mark.parametrize("call", [*LONG_CALLS, *(pytest.param(kind, id=title(kind)) for kind in CONSTRUCTED)])
+def test_every_parameter_of_a_long_call_has_a_meaning(call: Callable[..., object]) -> None:
+    assert list(arguments(call)) == [each.name for each in parameters(call)]
+    assert all(arguments(call).values())
+
+
+def test_scaffolding_of_examples_is_not_shown() -> None:
+    shown = page("limits")
+    assert ">>> with tokens.reserve(50) as hold:" in shown
+    assert not re.search(
+        r"# hide|wait=20|asyncio\.run", "".join(map(page, ("client", "limits", "answers", "in-process")))
+    )
 
 
 def shown(thing: object) -> set[str]:
@@ -178,7 +208,12 @@ def test_objects_show_exactly_the_names_of_the_list(monkeypatch: pytest.MonkeyPa
     assert {kind: " ".join(sorted(shown(thing))) for kind, thing in found.items()} == PUBLIC_NAMES
     assert shown(windowed) == shown(found["CountingSite"])
     for thing in found.values():
-        documented = {name for kind in type(thing).__mro__ if kind in PUBLIC for name in (*calls(kind), *fields(kind))}
+        documented = {
+            name
+            for kind in type(thing).__mro__
+            if kind in PUBLIC or inspect.isabstract(kind)
+            for name in (*calls(kind), *fields(kind))
+        }
         assert shown(thing) <= documented, type(thing)
 
 

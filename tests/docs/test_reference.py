@@ -25,10 +25,15 @@ def test_pages_made_from_the_code_are_up_to_date() -> None:
 
 
 def test_client_shows_what_the_reference_describes_and_nothing_else() -> None:
-    page = (ROOT / "docs/reference/python.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/python/client.md").read_text(encoding="utf-8")
     section = page.partition("\n## Client\n")[2].partition("\n## ")[0]
-    described = set(re.findall(r"^- \*\*`(\w+)", section, re.MULTILINE))
+    headings, rows = (
+        re.findall(r"^### Client\.(\w+)$", section, re.MULTILINE),
+        re.findall(r"^\| `(\w+)` \| `[^`]*` \|", section.partition("\n### ")[0], re.MULTILINE),
+    )
+    (elsewhere,) = re.findall(r"^As in \[Reader\].*: (.*)\.$", section, re.MULTILINE)
     client = countless.connect("http://127.0.0.1:9", site="here")
+    described = {*headings, *rows, *re.findall(r"\w+", elsewhere)}
     assert {name for name in dir(client) if not name.startswith("_")} == described
 
 

@@ -71,7 +71,7 @@ def test_index_has_the_first_screen_of_the_readme_and_search_finds_the_reference
     title = next(line for line in first_screen().splitlines() if line.startswith("**")).strip("*")
     assert title in (site / "index.html").read_text(encoding="utf-8")
     found = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
-    assert any(entry["location"].startswith("reference/python/#tracker") for entry in found)
+    assert any(entry["location"].startswith("reference/python/client/#clientcounter") for entry in found)
 
 
 @pytest.mark.parametrize("page", [*REPOSITORY, *sorted((ROOT / "docs").rglob("*.md"))], ids=str)

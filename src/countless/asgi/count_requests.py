@@ -22,7 +22,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class CountRequests:
-    """Counts the requests that `app` answers; with `per`, in windows, as `client.counter`."""
+    """ASGI middleware that counts requests by method, route and status.
+
+    Args:
+        app: The application.
+        client: From `connect`.
+        counter: Name of the counter.
+        per, tz, anchor: Windows, as for `Client.counter`.
+    """
 
     def __init__(
         self,

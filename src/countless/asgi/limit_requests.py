@@ -33,7 +33,7 @@ Fields = list[tuple[bytes, bytes]]
 
 
 def header_key(header: str, missing: str = "anonymous") -> Callable[[Scope], str]:
-    """A key function: 16 digits of the hash of a header, because API keys are secret and names of budgets are not.
+    """Return a key function: 16 digits of the hash of a header. API keys are secret; names of budgets are not.
 
     Requests without the header have the key `missing`.
     """
@@ -47,7 +47,21 @@ def header_key(header: str, missing: str = "anonymous") -> Callable[[Scope], str
 
 
 class LimitRequests:
-    """Takes units of a budget for each request, and refuses the request if they are not left."""
+    """ASGI middleware that takes units of a budget for each request, and refuses the request if none are left.
+
+    Args:
+        app: The application.
+        client: From `connect`.
+        budget: Name of the budget; `{key}` in it is replaced by the request's key.
+        key: A function of the scope that returns the key, such as `header_key("x-api-key")`. It returns None for
+            requests that are not limited.
+        cost: A function of the scope that returns the units the request costs, 0 for a free one. None: 1 for all.
+        wait: Seconds to wait for the coordinator, if this process has too few units.
+        on_unreachable: While the quota is unknown, `refuse` answers 503 and `allow` admits.
+        shadow: Admit everything; count and log what would have been refused.
+        policy: Name of the limit in `RateLimit` fields, logs and the counter.
+        counter: Name of a counter of the requests that were not admitted, by policy, reason and mode.
+    """
 
     def __init__(
         self,

@@ -13,9 +13,7 @@ _TIMES = ("start", "end", "known_since", "as_of", "first_window")
 
 
 class TotalCount(NamedTuple):
-    """All that was ever counted: `estimate`, and the truth from `lower` to `upper`, unless the `state` is degraded or
-    learning. `as_of` is the time of reading; `per` says which windows the counter has, None if it has none.
-    """
+    """The total of everything that was ever counted."""
 
     counter: str
     estimate: float
@@ -37,10 +35,7 @@ class TotalCount(NamedTuple):
 class WindowCount(NamedTuple):
     """The count of a window, or of several together: this hour, yesterday ...
 
-    It is of the time from `start` to `end`: `estimate`, and the truth from `lower` to `upper`, unless the `state` is
-    degraded or learning. `complete`: it is over, and every site has delivered its last count, so this is final.
-    `known_since` is None, unless the time begins before the windows that are kept: `upper` allows for all of those.
-    `first_window` is when the first window of the counter began, if that is kept: before it nothing was counted.
+    If it begins before the windows that are kept, `upper` allows for all of those before `known_since`.
     """
 
     counter: str
@@ -81,7 +76,7 @@ class WindowCount(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Events per second, over a span that ends now: `estimate`, `lower`, `upper`."""
+    """Events per second, over a span that ends now."""
 
     counter: str
     over: str  # the length of the span, as it was asked for
@@ -103,8 +98,7 @@ class Rate(NamedTuple):
 class RollingCount(NamedTuple):
     """The count of a span that ends now, such as the last 15 minutes, and its `rate`.
 
-    `estimate`, and the truth from `lower` to `upper`, unless the `state` is degraded or learning. `known_since` is
-    None, unless the record of the past begins later than the span: `upper` allows for all that was ever counted.
+    If the record of the past begins later than the span, `upper` allows for all that was ever counted.
     """
 
     counter: str
@@ -133,7 +127,7 @@ class RollingCount(NamedTuple):
 
 
 class SeriesCount(NamedTuple):
-    """One labelled series: `estimate`, and the truth from `lower` to `upper`."""
+    """The count of one labelled series."""
 
     counter: str  # the name of the series, with its labels
     estimate: float
@@ -181,7 +175,7 @@ class TopCounts(NamedTuple):
 
 
 class QuantileValue(NamedTuple):
-    """The value with a share `q` of all observations at or below it: `estimate`, and the truth from `lower` to `upper`.
+    """The value with a share `q` of all observations at or below it.
 
     `upper` is infinite while observations that are not reported yet could be larger than all known ones.
     """

@@ -56,18 +56,20 @@ def connect(
     site: str | None = None,
     state_dir: str | os.PathLike[str] | None = None,
 ) -> "Client":
-    """A client of the coordinator at `url`, or of the coordinators behind the broker at `nats://...`.
+    """Return a client of a coordinator. It connects in the background when the program first counts something.
 
-    It does not wait for the coordinator. With a `state_dir` counts are kept in a file there, and what a killed process
-    could not deliver is delivered by the next process that uses the directory. Processes may share the directory; it
-    belongs to one coordinator, or to the coordinators behind one broker.
+    Arguments that are left out come from the environment. On the coordinator's own machine the client uses the
+    operator's token if it may read it. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept.
 
-    What is not given comes from the environment: `COUNTLESS_URL`, `COUNTLESS_TOKEN` (or `COUNTLESS_TOKEN_FILE`, which
-    is read for each connection), `COUNTLESS_SITE` and `COUNTLESS_CLIENT_STATE_DIR`; the default of the site's name is
-    the host's name. Processes may share a name. With `COUNTLESS_DISABLE=1` nothing is ever sent or kept. To a
-    coordinator on this machine the client shows the operator's token from its state directory, if it may read it.
+    A program without a handler for SIGTERM gets one that closes the client first.
 
-    If the program has no handler for SIGTERM, one is installed that closes the client first; it replaces no other.
+    Args:
+        url: Address of the coordinator, or `nats://...` for coordinators behind a broker. `COUNTLESS_URL`, or else
+            `http://127.0.0.1:2686`.
+        token: Bearer token. `COUNTLESS_TOKEN`, or the file `COUNTLESS_TOKEN_FILE`, read for each connection.
+        site: The name this process counts under; processes may share one. `COUNTLESS_SITE`, or else the host's name.
+        state_dir: Directory for counts that survive `kill -9`: the next process that uses it delivers them. Processes
+            may share it; it belongs to one coordinator or broker. `COUNTLESS_CLIENT_STATE_DIR`, or else none.
     """
     environment = os.environ
     url = url_or_default(url)
@@ -94,7 +96,7 @@ def connect(
 
 
 class Client(LocalState):
-    """The counters of one process and their connection to the coordinator. Use `connect` to make one."""
+    """The counters and budgets of one process, and its connection to the coordinator. `connect` makes one."""
 
     def __init__(
         self,
@@ -132,17 +134,17 @@ class Client(LocalState):
 
     @property
     def site(self) -> str:
-        """The name under which this process counts."""
+        """The name this process counts under."""
         return self._site
 
     @property
     def last_error(self) -> str | None:
-        """Why there is no connection; None while there is one, and before one was needed."""
+        """Why the client is not connected. None while it is, and before it needed to be."""
         return self._last_error
 
     @property
     def connected(self) -> bool:
-        """Whether a coordinator has answered on the present connection. There is none before something is counted."""
+        """True while connected to a coordinator. The client connects when it first counts something."""
         return self._loop.connected
 
     def counter(
@@ -156,16 +158,19 @@ class Client(LocalState):
         family: bool = False,
         epsilon: float | None = None,
     ) -> Counter:
-        """The counter of this name, the same object every time.
+        """Return the counter of this name: the same object every time.
 
-        At most `label_cap` combinations of labels are counted by name: 2,000, or 10,000 of a family.
-
-        With `per`, which is minute, hour, day or month, it has windows: every event belongs to the one that the clock
-        of this process shows when it is counted. `tz` and `anchor` say when a window begins: at that second of a
-        minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone.
-
-        With `family`, each combination of labels is known to within `epsilon` of the total of all, which is 0.01 unless
-        given, and the messages do not depend on how many there are. With `per`, of the total of each window.
+        Args:
+            name: Its name, up to 500 characters.
+            per: Length of its windows. An event belongs to the window this process's clock shows when it is counted.
+            tz: Time zone of the windows.
+            anchor: Where windows begin: second of a minute, minute of an hour, hour of a day or day of a month. None:
+                the first.
+            label_cap: How many combinations of labels are counted by name; further ones share a series. None: 2,000,
+                or 10,000 for a family.
+            family: Count thousands of labels for the messages of one counter, each to within `epsilon` of the total
+                (of the window, with `per`).
+            epsilon: For a family. None: 0.01.
         """
         fields = per, tz, anchor
         if not isinstance(name, str):
@@ -213,10 +218,13 @@ class Client(LocalState):
         tz: str = "UTC",
         anchor: int | None = None,
     ) -> ClientDistribution:
-        """The distribution of this name: values that all processes observe, such as latencies, for their quantiles.
+        """Return the distribution of this name: values that processes observe, such as latencies, for their quantiles.
 
-        The rank of a quantile is right to within `epsilon` of all observations, and its value to within `accuracy`.
-        With `per`, `tz` and `anchor` it has windows, as a counter has.
+        Args:
+            name: Its name.
+            epsilon: How far the rank of a quantile may be off, as a share of all observations.
+            accuracy: How far its value may be off, relatively.
+            per, tz, anchor: Windows, as for `counter`.
         """
         rule, fields = FamilyRule(VALUES, epsilon, accuracy), (per, tz, anchor)
         with self._lock:
@@ -245,10 +253,10 @@ class Client(LocalState):
         return found
 
     def budget(self, name: str) -> ClientBudget:
-        """The budget of this name, the same object every time. An operator creates it at the coordinator.
+        """Return the budget of this name: the same object every time. An operator creates it at the coordinator.
 
-        The client forgets budgets that the program does not use any more, once what they spent is handed in.
-        With `COUNTLESS_DISABLE=1` every request is allowed.
+        The client forgets budgets that the program no longer uses, once their spending is handed in. With
+        `COUNTLESS_DISABLE=1` every request is allowed.
         """
         if not isinstance(name, str):
             raise InvalidParameter("budget", name, NAME_RULE)
@@ -259,9 +267,9 @@ class Client(LocalState):
             return budget
 
     def together(self, *budgets: ClientBudget) -> "BudgetGroup":
-        """Several budgets, as of a key, its team and its organisation: they admit a request all, or none of them.
+        """Spend from several budgets at once (a key, its team, its organisation): all admit, or none is charged.
 
-        It has the calls of a budget: `take`, `reserve`, `acquire` and their async twins.
+        The result has the calls of a budget: `take`, `reserve`, `acquire` and their async twins.
         """
         from countless.client.budgets.group import BudgetGroup  # most programs never need it
 
@@ -274,7 +282,7 @@ class Client(LocalState):
     # tokens are used, that of the client needs the scope read.
 
     def answer(self, counter: str) -> "TotalCount":
-        """The total over all sites, with its bounds."""
+        """Read the total over all sites."""
         return self._reader.answer(counter)
 
     async def aanswer(self, counter: str) -> "TotalCount":
@@ -320,10 +328,17 @@ class Client(LocalState):
         certainly: "Callback | None" = None,
         token: str | None = None,
     ) -> "Watch":
-        """Call back when the total of all sites may have passed a threshold, and then when it certainly has.
+        """Call back when the total may have passed a threshold, and again when it certainly has.
 
-        Each function is called once, in this order, from a thread of the watch, with the answer. If the client's token
-        has not the scope read, pass one that has. A forked child does not inherit the watch.
+        Each function is called once, in this order, with the answer, from a thread of the watch. A forked child does
+        not inherit the watch.
+
+        Args:
+            counter: Its name; it need not exist yet.
+            over: The threshold.
+            possibly: Called when the total may be over it.
+            certainly: Called when the total certainly is.
+            token: A token of scope read, if the client's own does not have it.
         """
         from countless.client.api import ApiClient  # a program that only counts need not import it
         from countless.client.watch import Watch
@@ -335,12 +350,10 @@ class Client(LocalState):
         return watch
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until all reports that were due so far are on the coordinator's disk; False if that took too long.
+        """Wait until every report due so far is on the coordinator's disk. Return False on timeout.
 
-        Raises CounterRefused if the coordinator does not count a counter of this program, for instance because there
-        are too many.
-
-        Not every event is reported: the site's trigger decides when, and the bounds of the answer cover the rest.
+        Not every event is due: the site's trigger decides, and the bounds of the answer cover the rest. Raises
+        `CounterRefused` if the coordinator refuses a counter of this program, for example because there are too many.
         """
         require_seconds("timeout", timeout)
         with self._lock:
@@ -357,11 +370,10 @@ class Client(LocalState):
             return loop.acked >= number
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Deliver the exact counts and disconnect; False if they were not delivered in time.
+        """Deliver the exact counts and disconnect. Return False on timeout.
 
-        What was not reported is lost then; with a `state_dir` it stays there for the next process. Counts that killed
-        processes have left there are delivered, too. Raises CounterRefused, after all that, if the coordinator does not
-        count a counter of this program.
+        Counts that were not delivered are lost, or stay in the `state_dir` for the next process. Counts that killed
+        processes left there are delivered, too. Finally raises `CounterRefused`, as `flush` does.
         """
         require_seconds("timeout", timeout)
         forks.unregister(self)

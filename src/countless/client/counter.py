@@ -29,10 +29,7 @@ class Countable(Protocol):
 
 
 class Counter:
-    """A counter. `add` and `inc` never block on the network and never raise because of it.
-
-    With windows, an event belongs to the window that the clock of this process shows.
-    """
+    """A counter, from `Client.counter`. `add` and `inc` never block on the network and never raise because of it."""
 
     __slots__ = ("_cap", "_local", "_local_counter", "_series", "add", "inc", "name", "overflow_count")
 
@@ -51,18 +48,15 @@ class Counter:
 
     @property
     def count(self) -> int:
-        """What this process has counted; with windows, in the present one."""
+        """Events this process has counted; with windows, in the current one."""
         return self._local.counted
 
     def count_exceptions(self, kind: type[BaseException] | tuple[type[BaseException], ...] = Exception) -> "Exceptions":
-        """Count exceptions of this kind: `with counter.count_exceptions():`, or as a decorator of a function.
-
-        An exception is raised on as before.
-        """
+        """Count exceptions of this kind, which are raised all the same. For `with`, or as a decorator of a function."""
         return Exceptions(self, kind)
 
     def count_calls(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Count the calls of a function: `@counter.count_calls` above it. Calls that fail are counted too."""
+        """Count the calls of a function, those that fail included. A decorator: `@counter.count_calls`."""
         if iscoroutinefunction(function):
 
             @wraps(function)
@@ -80,7 +74,7 @@ class Counter:
         return called
 
     def labels(self, /, **labels: str | int) -> "Counter":
-        """The series with these labels, or the overflow series when there are too many."""
+        """Return the series with these labels, or the overflow series if there are too many."""
         key = tuple(labels.items())
         try:
             series = self._series.get(key)

@@ -27,47 +27,59 @@ from countless.core.durations import ROLLING, require_duration
 
 
 class Reader:
-    """Reads answers of a coordinator; of a cluster, any of its coordinators answers for all counters.
+    """Read answers without counting. Every call is one request; a failure raises `ServiceError`.
 
-    What is not given comes from the environment, as for `connect`: `COUNTLESS_URL`, and `COUNTLESS_TOKEN` or
-    `COUNTLESS_TOKEN_FILE`, a token of scope read. Every call is one request; a failure is a `CountlessError`.
+    Args:
+        url: Address of the coordinator, or of any coordinator of a cluster. `COUNTLESS_URL`, as for `connect`.
+        token: A token of scope read. `COUNTLESS_TOKEN` or `COUNTLESS_TOKEN_FILE`, as for `connect`.
+        timeout: Of a request, in seconds.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, timeout: float = 10.0) -> None:
         self._api = ApiClient(url_or_default(url), token, timeout)
 
     def answer(self, counter: str) -> TotalCount:
-        """All that was ever counted."""
+        """Read the total of everything that was ever counted."""
         return parse_total(self._api.answer(counter))
 
     def window(self, counter: str, which: str = "now") -> WindowCount:
-        """The count of `now`, `last`, `this-hour`, `last-hour` (also minute, day, month), `today`, `yesterday`, a date
-        such as `2026-11-16`, or of the window that contains a time such as `2026-11-16T10:30`.
+        """Read the count of a window, or of several together, by the coordinator's clock in the counter's time zone.
 
-        For counters with windows, by the clock of the coordinator and in the time zone of the counter.
+        `which` is `now`, `last`, `this-hour`, `last-hour` (or minute, day, month), `today`, `yesterday`, a date
+        such as `2026-11-16`, or a time such as `2026-11-16T10:30` for the window that contains it.
         """
         return parse_window(self._api.answer(counter, window=which))
 
     def rolling(self, counter: str, over: str) -> RollingCount:
-        """The count of the last `15m`, `1h`, `7d`. For every counter."""
+        """Read the count of the last `15m`, `1h` or `7d`, of any counter."""
         require_duration("over", over, *ROLLING)
         return parse_rolling(self._api.answer(counter, rolling=over))
 
     def top(
         self, counter: str, share: float = 0.02, *, window: str | None = None, rolling: str | None = None
     ) -> TopCounts:
-        """The labelled series that may have this share of the counter's count: of all that was ever counted, of a
-        window as in `window`, or of the last `rolling` minutes. None that has the share is missing. Of a family, the
-        labels; `rolling` is not for families, and `share` is at least its epsilon for none to be missing.
+        """Read the labelled series, or labels of a family, that may have this share. None that has it is missing.
+
+        Args:
+            counter: Its name.
+            share: The share. For a family at least its `epsilon`, or labels may be missing.
+            window: Of this window's count, as in `window`.
+            rolling: Of the count of the last `15m`, `1h` ...; not for families.
         """
         query = {"window": window, "rolling": rolling}
         given = {name: value for name, value in query.items() if value is not None}
         return parse_top(self._api.top(counter, share=repr(share), **given))
 
     def quantile(self, distribution: str, *shares: float, window: str | None = None) -> Quantiles:
-        """Values of a distribution: the median, 0.9 and 0.99, or these `shares`; of a window as in `window`."""
+        """Read quantiles of a distribution.
+
+        Args:
+            distribution: Its name.
+            shares: Which quantiles; 0.5, 0.9 and 0.99 unless given.
+            window: Of this window's observations, as in `window`.
+        """
         return parse_quantiles(self._api.quantiles(distribution, *map(repr, shares), window=window))
 
     def rate(self, counter: str, over: str = "5m") -> Rate:
-        """Events per second, on average over the last so many minutes. For every counter."""
+        """Read the events per second, on average over the last `5m`, `1h` ..., of any counter."""
         return self.rolling(counter, over).rate

@@ -51,11 +51,7 @@ def follow(api: ApiClient, counter: str, on_lost: Callable[[str], object]) -> It
 
 
 class Watch:
-    """Calls `possibly` when the total may have passed the threshold, then `certainly` when it has.
-
-    Each is called once, with the answer, from a thread of the watch. The watch ends after the second call, or when it
-    is closed.
-    """
+    """A watch on a total, from `Client.watch`. It ends when `certainly` has returned, or when it is closed."""
 
     def __init__(
         self, api: ApiClient, counter: str, over: int, possibly: Callback | None, certainly: Callback | None
@@ -77,12 +73,15 @@ class Watch:
         return f"<Watch of {self._counter!r} over {self._threshold.over:,}: {self.verdict or 'not yet'}>"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the total has certainly passed the threshold and the callbacks have returned; whether it has."""
+        """Block until the total has certainly passed the threshold and the callbacks have returned.
+
+        Return False on timeout.
+        """
         self._ended.wait(timeout)
         return self.verdict == "certainly"
 
     def close(self) -> None:
-        """Make no more calls; one that has begun may still be running."""
+        """Stop calling back. A call that has begun may still be running."""
         self._ended.set()
         if self._stream is not None:
             self._stream.interrupt()

@@ -37,12 +37,18 @@ class Budget:
     >>> budget.messages.total < 4_000
     True
 
-    `sites` is a number of sites, named 0, 1, 2, ..., or their names. A request is refused only if it is larger than
-    what is left, or if at most `slack * limit` units are left. With `per` ("minute", "hour", "day" or "month") the
-    limit is for each period of the calendar that `tz` and `anchor` describe, by `clock`, in seconds since 1970. With
-    `rolling` (seconds, or a duration such as "1m") at most `limit` units are taken in every interval of that length, by
-    `clock`, which is monotonic then. `expected_holders` is how many of the sites will ask, if that is known: the first
-    grants are made for so many.
+    A request is refused only if it is larger than what is left, or if at most `slack * limit` units are left.
+
+    Args:
+        limit: The limit.
+        sites: As for `Tracker`.
+        slack: The share of the limit that may be left when a request is refused.
+        per: The limit is for each minute, hour, day or month.
+        tz, anchor: As for `Tracker`.
+        rolling: The limit is for every interval of this length, in seconds or as `"1m"`.
+        clock: Returns seconds since 1970; with `rolling`, of a monotonic clock.
+        name: Its name.
+        expected_holders: How many sites will ask, if you know: the first grants are sized for them.
     """
 
     def __init__(
@@ -89,25 +95,25 @@ class Budget:
 
     @property
     def spent(self) -> int:
-        """The exact spending since the last reset, which a distributed coordinator does not have: for tests."""
+        """The exact spending since the last reset, for tests: a distributed coordinator does not have it."""
         with self._lock:
             return self._accounts.present.spent
 
     @property
     def held(self) -> int:
-        """The units reserved in this period and not settled, exactly."""
+        """Units reserved in this period and not settled, exactly."""
         with self._lock:
             return sum(site.held for site in self._accounts.present.sites.values())
 
     @property
     def usage(self) -> Usage:
-        """What the coordinator knows of the spending in this period."""
+        """The spending in this period, as the coordinator knows it: a `Usage`."""
         with self._lock:
             return self._accounts.present.coordinator.usage
 
     @property
     def resets_at(self) -> float | None:
-        """When this period ends, in seconds since 1970; None without periods."""
+        """End of this period, in seconds since 1970. None without periods."""
         with self._lock:
             self._accounts.enter()
             return self._accounts.ends_at
@@ -120,12 +126,12 @@ class Budget:
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
-        """The names of the present sites."""
+        """The names of the sites."""
         with self._lock:
             return tuple(self._sites)
 
     def site(self, name: SiteName) -> "SpendingSite":
-        """The site of this name: call its `take` or `reserve` for every request."""
+        """Return the site of this name: call its `take` or `reserve` for every request."""
         try:
             return self._sites[name]
         except (KeyError, TypeError):
@@ -156,7 +162,7 @@ class Budget:
             self._accounts.set_limit(limit)
 
     def reset(self) -> None:
-        """Start this period, or the rolling window, again: what was spent in it so far is forgiven."""
+        """Forgive what was spent in this period or rolling interval so far."""
         with self._lock:
             self._accounts.reset()
 
@@ -182,7 +188,7 @@ class SpendingSite:
 
     @property
     def spent(self) -> int:
-        """In this period."""
+        """Units spent in this period."""
         return self._site.spent
 
     @property
@@ -191,7 +197,7 @@ class SpendingSite:
 
     @property
     def room(self) -> int:
-        """The units that this site can admit without a message."""
+        """Units this site can admit without a message."""
         return self._site.room
 
     @property
@@ -205,7 +211,7 @@ class SpendingSite:
             return self._decide(BudgetSite.take, n, *self._accounts.site(self._member))
 
     def reserve(self, n: int) -> Hold:
-        """Hold `n` units until it is known how many are used. Raises `Exhausted` if they are not left.
+        """Hold `n` units until you know how many are used. Raises `Exhausted` if they are not left.
 
         A hold is settled in the period in which it was made.
 

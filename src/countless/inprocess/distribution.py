@@ -31,8 +31,13 @@ class Distribution:
     >>> latency.messages.total < 9_000
     True
 
-    The rank of an estimated quantile is within epsilon times the number of observations of the wanted rank, with
-    certainty, and the value is within `accuracy` of one of that rank. Values below 1e-9 count as 0.
+    The bounds are certain. Values below 1e-9 count as 0.
+
+    Args:
+        sites: As for `Tracker`.
+        epsilon: How far the rank of a quantile may be off, as a share of all observations.
+        accuracy: How far its value may be off, relatively.
+        name: Its name.
     """
 
     def __init__(

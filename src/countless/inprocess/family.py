@@ -41,14 +41,7 @@ class Family:
     >>> family.messages.total < 5_000
     True
 
-    `sites` is a number of sites, named 0, 1, 2, ..., or their names. With the scheme "deterministic" every answer is
-    certain, whatever the traffic does. With "lattice" the interval of a label holds with probability 1 - delta, at any
-    one moment, if the traffic does not react to the answers; it needs fewer messages. A site counts at most `label_cap`
-    labels by name; the events of further ones are in `overflow`, and in the total.
-
-    With `per` ("minute", "hour", "day" or "month") an event belongs to the window that `clock`, in seconds since 1970,
-    shows; `tz` and `anchor` say when windows begin. Answers are of the window "now", or of the "last" one, which is
-    exact with the scheme "deterministic".
+    With windows, answers are of the window `now`, or of the `last` one, which is exact with `deterministic`.
 
     >>> i = 0
     >>> family = Family(sites=2, per="hour", clock=lambda: 1_763_002_800 + i)
@@ -56,6 +49,17 @@ class Family:
     ...     family.site(i % 2).add("alice" if i % 5 else "bob")
     >>> [(each.label, each.estimate) for each in family.top(0.1, window="last").labels]
     [('alice', 2880), ('bob', 720)]
+
+    Args:
+        sites: As for `Tracker`.
+        epsilon: The error of a label that is allowed, as a share of the total.
+        scheme: With `deterministic` every answer is certain. `lattice` needs fewer messages; its interval of a label
+            holds at any one moment with probability 1 - delta, if the traffic does not react to the answers.
+        delta: For `lattice`.
+        seed: For `lattice`; makes every run the same.
+        name: Its name.
+        label_cap: How many labels a site counts by name; events of further ones are in `overflow` and in the total.
+        per, tz, anchor, clock: Windows, as for `Tracker`.
     """
 
     def __init__(

@@ -40,16 +40,7 @@ class Tracker:
     >>> tracker.messages.total < 20_000
     True
 
-    `sites` is a number of sites, named 0, 1, 2, ..., or their names. `adversary` is what `auto` must withstand:
-    "oblivious" (streams that do not react to the answers), "adaptive" (streams that react to the answers) or
-    "sees-everything" (also to message counts and times). With a `seed` every run is the same; without one the
-    randomness is the operating system's. With `count_bytes` the tracker encodes every message to add up
-    `messages.bytes`, which is None otherwise.
-
-    With `per` ("minute", "hour", "day" or "month") an event belongs to the window that `clock`, in seconds since 1970,
-    shows; `tz` and `anchor` say when windows begin. The count n of the open window is known to within
-    alpha * max(n, floor); without a `floor` it is a third of the window before. Closed windows are exact, and `keep` of
-    them are kept.
+    With windows, the count n of the open one is known to within alpha * max(n, floor). Closed ones are exact.
 
     >>> tracker = Tracker(sites=10, alpha=0.05, per="hour", clock=lambda: 1_763_002_800 + i / 10)
     >>> for i in range(50_000):
@@ -59,6 +50,23 @@ class Tracker:
     >>> this_hour, last_quarter = tracker.window("now"), tracker.rolling("15m")
     >>> this_hour.lower <= 14_000 <= this_hour.upper, last_quarter.lower <= 9_000 <= last_quarter.upper
     (True, True)
+
+    Args:
+        sites: How many (named 0, 1, 2, ...), or their names.
+        alpha: The relative error that is allowed.
+        delta: The probability that the bounds are ever wrong.
+        scheme: The name of a scheme, or a `Scheme`.
+        adversary: What `auto` must withstand: traffic that does not react to the answers (`oblivious`), traffic that
+            does (`adaptive`), or traffic that reacts even to message counts and times (`sees-everything`).
+        seed: Makes every run the same. None: random numbers of the operating system.
+        counter: Its name.
+        count_bytes: Encode every message, to add up `messages.bytes`.
+        per: Length of the windows. An event belongs to the window that `clock` shows.
+        tz: Time zone of the windows.
+        anchor: Where windows begin, as in `Client.counter`.
+        floor: See above. None: a third of the window before.
+        keep: How many closed windows are kept. None: 1,440 minutes, 744 hours, 400 days or 60 months.
+        clock: Returns seconds since 1970.
     """
 
     def __init__(
@@ -128,13 +136,13 @@ class Tracker:
 
     @property
     def answer(self) -> Answer | TotalAnswer:
-        """The published total, with its bounds and its state; with windows, over all of them."""
+        """The published total; with windows, over all of them."""
         with self._lock:
             return self._count.answer
 
     @property
     def total(self) -> int:
-        """The exact total, which a distributed coordinator does not have: for tests and demonstrations."""
+        """The exact total, for tests and demonstrations: a distributed coordinator does not have it."""
         with self._lock:
             return self._count.total
 
@@ -146,18 +154,18 @@ class Tracker:
 
     @property
     def plan(self) -> object:
-        """The numbers of the present round, with the reason for each."""
+        """The numbers of the current round, with the reason for each; the type depends on the scheme."""
         with self._lock:
             return self._count.coordinator.plan
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
-        """The names of the present sites."""
+        """The names of the sites."""
         with self._lock:
             return tuple(self._sites)
 
     def site(self, name: SiteName) -> CountingSite:
-        """The site of this name: call its `add` for every event."""
+        """Return the site of this name: call its `add` for every event."""
         try:
             return self._sites[name]
         except (KeyError, TypeError):
@@ -191,24 +199,22 @@ class Tracker:
 
     @property
     def windows(self) -> list[Window]:
-        """The windows that are kept and have counted something, and the present one; oldest first."""
+        """The current window, and those that are kept and have counted something; oldest first."""
         with self._lock:
             return self._windows("windows", None).windows
 
     def window(self, which: str = "now") -> SpanCount:
-        """The count of `now`, `last`, `today`, `yesterday`, `this-hour`, `last-month` ..., or of the window that
-        contains a time such as `2026-11-16T10:30`, by the clocks of the time zone.
-        """
+        """Return the count of a window, named as in `Reader.window`, by the clocks of the time zone."""
         with self._lock:
             return self._windows("window", which).window(which)
 
     def rolling(self, over: str | float) -> SpanCount:
-        """The count of the last `15m`, `1h`, `7d` ..., or of so many seconds. The bounds always hold."""
+        """Return the count of the last `15m`, `1h`, `7d` ..., or of a number of seconds. The bounds always hold."""
         with self._lock:
             return self._windows("over", over).rolling(over)
 
     def rate(self, over: str | float = "5m") -> SpanRate:
-        """Events per second, over the last five minutes or another time."""
+        """Return the events per second, on average over a time as in `rolling`."""
         return self.rolling(over).rate
 
     def _windows(self, parameter: str, value: object) -> TrackedWindows:

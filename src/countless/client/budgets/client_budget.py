@@ -6,10 +6,10 @@ from countless.core.budget.rule import BudgetRule
 
 
 class ClientBudget(Spendable):
-    """The part of a budget that this process may spend. Safe to use from many threads and in signal handlers.
+    """A budget in this process, from `Client.budget`. Safe to use from many threads and in signal handlers.
 
-    A handler that has interrupted a request of its own thread gets a unit that is set aside, or is told `starved`. It
-    should not wait: the thread that it has interrupted may hold the client's lock.
+    A signal handler that interrupted a request of its own thread gets a unit that is set aside, or `starved`. Call it
+    with `wait=0` there: the interrupted thread may hold the client's lock.
     """
 
     def __init__(self, part: BudgetPart) -> None:
@@ -26,30 +26,30 @@ class ClientBudget(Spendable):
 
     @property
     def remaining(self) -> int:
-        """The units that this process can admit now without a message."""
+        """Units this process can admit now without a message."""
         return self._part.remaining
 
     @property
     def rule(self) -> BudgetRule | None:
-        """None until the coordinator has sent it, with the answer to the first request."""
+        """Its `BudgetRule`. None until the coordinator has answered the first request."""
         return self._part.rule
 
     @property
     def resets_at(self) -> float | None:
-        """When the present period ends, in seconds since 1970; None if the budget has none, or its rule is unknown."""
+        """End of the current period, in seconds since 1970. None without periods, or before the rule is known."""
         return self._part.resets_at
 
     def retry_after(self, n: int = 1) -> float | None:
-        """Seconds until a request of `n` units that was refused may succeed, if that is known.
+        """Return the seconds until a refused request of `n` units may succeed, or None if that is not known.
 
-        With periods: until the present one ends. If the budget is rolling: until enough of what this process has taken
-        itself comes back.
+        With periods, until the current one ends. If the budget is rolling, until enough of what this process itself
+        took comes back.
         """
         return self._part.retry_after(n)
 
     @property
     def overdraft(self) -> int:
-        """Units that this process has admitted beyond what it was granted, because its rule is `overdraft`."""
+        """Units this process admitted beyond what it was granted, because the rule says `overdraft`."""
         return self._part.overdraft
 
     def _request(self, n: int, *, hold: bool) -> BudgetRequest:

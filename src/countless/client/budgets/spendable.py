@@ -12,21 +12,22 @@ if TYPE_CHECKING:
 
 
 class Spendable(ABC):
-    """What a program can do with one budget, or with several together."""
+    """The calls of one budget, and of several together."""
 
     @abstractmethod
     def _request(self, n: int, *, hold: bool) -> Request:
         """A request for `n` units, to spend or to hold."""
 
     def take(self, n: int = 1, wait: float = WAIT_S) -> Decision:
-        """Spend `n` units. Waits for the coordinator, at most `wait` seconds, only if this process has too few.
+        """Spend `n` units. The decision is true if they may be used.
 
-        The decision is true if the units may be used. Raises `UnknownBudget` if the coordinator has no such budget.
+        Only if this process has too few units does it ask the coordinator, and wait at most `wait` seconds. Raises
+        `UnknownBudget` if the coordinator has no such budget.
         """
         return decide(self._request(n, hold=False), wait)
 
     def reserve(self, n: int, wait: float = WAIT_S) -> Hold:
-        """Hold `n` units until it is known how many are used. Raises `Exhausted`, `Starved` or `Unreachable`.
+        """Hold `n` units until you know how many are used. Raises `Exhausted`, `Starved` or `Unreachable`.
 
         >>> def call(tokens: Spendable) -> None:
         ...     with tokens.reserve(4096) as hold:
@@ -39,9 +40,9 @@ class Spendable(ABC):
         return Hold(n, request.settle)
 
     def acquire(self, n: int = 1, wait: float = WAIT_S) -> Slot:
-        """Hold `n` units while something runs: a limit on what runs at the same time. None of them is spent.
+        """Hold `n` units while something runs, as a limit on what runs at the same time. None is spent.
 
-        Also waits, at most `wait` seconds, while all units are in use. Raises `Exhausted`, `Starved` or `Unreachable`.
+        Waits at most `wait` seconds, even while all units are in use. Raises `Exhausted`, `Starved` or `Unreachable`.
 
         >>> def export(slots: Spendable) -> None:
         ...     with slots.acquire(wait=60):
@@ -54,7 +55,7 @@ class Spendable(ABC):
         return Slot(n, request.settle)
 
     async def atake(self, n: int = 1, wait: float = WAIT_S) -> Decision:
-        """`take` for asyncio: other tasks run while it waits."""
+        """`take` for asyncio, while other tasks run."""
         from countless.client.budgets.asynchronous import decide_async  # a program without asyncio need not import it
 
         return await decide_async(self._request(n, hold=False), wait)

@@ -243,7 +243,7 @@ class LabelOfFamily:
 
 
 class ClientDistribution:
-    """Values that this process observes, such as latencies. `observe` never blocks on the network."""
+    """Values that this process observes, from `Client.distribution`. `observe` never blocks on the network."""
 
     def __init__(self, family: CountsLabels) -> None:
         self.name = family.name
@@ -259,5 +259,5 @@ class ClientDistribution:
 
     @property
     def count(self) -> int:
-        """How many values this process has observed; with windows, in the present one."""
+        """Values this process has observed; with windows, in the current one."""
         return self._family.count
