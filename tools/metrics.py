@@ -15,24 +15,15 @@ from countless.server.timings import Timings
 
 HEAD = """# Metrics
 
+Every metric of a coordinator, and expressions for alerts.
+
 *Written by `python -m tools.reference` from `server/http/monitoring/metrics.py`.*
 
 `GET /metrics` needs the scope `operator`, because message counts reveal the random choices that the
 bounds rely on ([threat model](../understand/threat-model.md)). The format is Prometheus text, or
 OpenMetrics if the `Accept` header asks for it.
 
-| metric | labels | meaning |
-|---|---|---|
-"""
-TAIL = """
-`process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and
-`process_start_time_seconds` are those of every Prometheus client.
-
-All metrics except the answers and budgets count from the start of the process. Which requests for units are
-allowed or refused is decided at the sites, and not reported. The
-[agent](../guides/other-languages.md#probes-and-metrics) counts the decisions it makes
-(`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
-knows its own from `take(...).reason`.
+## Expressions for alerts
 
 | expression | true if |
 |---|---|
@@ -42,9 +33,25 @@ knows its own from `take(...).reason`.
 | `countless_answers_behind_seconds > 0` | the state [cannot be saved](../service.md#when-the-state-cannot-be-saved) |
 | `countless_budget_used_lower > 0.9 * countless_budget_limit` | more than 90 % of a budget is certainly spent |
 
-`rate(countless_messages_total[1h])` is the number of messages a second. `deploy/grafana/countless.json` is a
-[dashboard](../page.md#grafana), and `deploy/prometheus/countless-alerts.yaml` has
-[alert rules](../operate/monitor.md#alerts).
+`deploy/prometheus/countless-alerts.yaml` has [alert rules](../operate/monitor.md#alerts) for what goes wrong, and
+`deploy/grafana/countless.json` is a [dashboard](../page.md#grafana).
+
+## All metrics
+
+| metric | labels | meaning |
+|---|---|---|
+"""
+TAIL = """
+`process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and
+`process_start_time_seconds` are those of every Prometheus client.
+
+All metrics except the answers and budgets count from the start of the process. Sites decide which requests for units
+to admit, and do not report that. The
+[agent](../guides/other-languages.md#probes-and-metrics) counts the decisions it makes
+(`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
+knows its own from `take(...).reason`.
+
+`rate(countless_messages_total[1h])` is the number of messages a second.
 """
 
 

@@ -1,11 +1,14 @@
-"""The settings of the coordinator, with the comments of `server/settings.py`."""
+"""The settings of the coordinator in groups, with the comments of `server/settings.py`."""
 
 import inspect
-from dataclasses import fields
+from dataclasses import Field, fields
+from typing import Any
 
-from countless.server.settings import Settings
+from countless.server.settings import DURATIONS, Settings
 
 HEAD = """# Configuration
+
+Every setting of the coordinator and of the client, its default, and the reason for each limit.
 
 *Written by `python -m tools.reference` from `server/settings.py`.*
 
@@ -19,11 +22,21 @@ HEAD = """# Configuration
 Durations are written `500ms`, `10s`, `5m`, `2h`, `30d`. `countless validate FILE` checks a file and
 prints the resulting settings.
 
-## The coordinator
-
-| setting | default | meaning, or reason for the limit |
-|---|---|---|
 """
+GROUPS = {
+    "Listen": ("host", "port", "open", "allow_plaintext"),
+    "TLS": ("tls_cert", "tls_key", "tls_client_ca"),
+    "Storage": ("state_dir", "after_restore", "restore_wait"),
+    "Sites": ("silent_after", "forget_after", "remember_for"),
+    "Counters without a configuration of their own": ("alpha", "delta", "scheme", "adversary", "label_cap"),
+    "Limits of all together": (
+        *("max_connections", "max_sites", "max_counters", "max_memberships", "max_watches"),
+        *("max_tombstone_mb", "max_label_mb", "max_partial_mb"),
+    ),
+    "Limits of one token or site": ("max_share", "max_counters_per_site", "max_messages_per_second"),
+    "Cluster": ("nats", "nats_shards", "nats_lease"),
+}
+UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 TAIL = """
 ## The client
 
@@ -42,12 +55,29 @@ TAIL = """
 
 
 def page() -> str:
-    reasons = {name: reason for line in inspect.getsource(Settings).splitlines() for name, reason in [_reason(line)]}
-    rows = []
-    for field in fields(Settings):
-        default = field.default if field.default != "" else "none"
-        rows.append(f"| `{field.name}` | `{default}` | {reasons.get(field.name, '')} |")
-    return HEAD + "\n".join(rows) + "\n" + TAIL
+    """A table for each group; every setting is in one."""
+    reasons = dict(_reason(line) for line in inspect.getsource(Settings).splitlines())
+    defaults = {field.name: _default(field) for field in fields(Settings)}
+    grouped = [name for names in GROUPS.values() for name in names]
+    if sorted(grouped) != sorted(defaults):
+        raise ValueError(f"settings without a group, or with two: {set(grouped) ^ set(defaults) or grouped}")
+    tables = (
+        f"## {title}\n\n| setting | default | meaning, or reason for the limit |\n|---|---|---|\n"
+        + "".join(f"| `{name}` | {defaults[name]} | {reasons[name]} |\n" for name in names)
+        for title, names in GROUPS.items()
+    )
+    return f"{HEAD}{chr(10).join(tables)}{TAIL}"
+
+
+def _default(field: Field[Any]) -> str:
+    """As people write it: a duration with the largest unit that divides it."""
+    default: Any = field.default
+    if default == "":
+        return "none"
+    if field.name in DURATIONS and default:
+        unit, length = next((unit, length) for unit, length in UNITS.items() if default % length == 0)
+        return f"`{default / length:.0f}{unit}`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default or 0}`"
 
 
 def _reason(line: str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ MIN_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
 MIN_DELTA = 1e-15  # memory errors of a machine are more likely
 MAX_COUNT = (1 << 31) - 1
 RECONNECT_S = 60.0  # the longest pause of a client between attempts, and the time-outs of one attempt
-_DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "restore_wait", "nats_lease"})
+DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "restore_wait", "nats_lease"})
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Shards = Annotated[int, Meta(ge=1, le=1024)]  # each is a stream of its own for every client that uses it
@@ -41,35 +41,35 @@ Retention = Annotated[float, Meta(ge=86_400, lt=1e10)]
 class Settings:
     host: str = "127.0.0.1"  # the address to listen on
     port: Port = PORT  # 0: the system chooses, and the coordinator prints it
-    state_dir: str = "countless-state"  # for the state file; one coordinator at a time
-    nats: str = ""  # a broker's address: run as one of several coordinators, with the state at the broker
+    state_dir: str = "countless-state"  # directory of the state file; one coordinator at a time
+    nats: str = ""  # address of a broker: run as one of several coordinators, with the state at the broker
     nats_shards: Shards = 16  # parts in which counters move between coordinators; the first coordinator decides
-    nats_lease: Lease = 5.0  # length of a lease; a coordinator that has not renewed its own for 1.5 leases is replaced
+    nats_lease: Lease = 5.0  # length of a lease; a coordinator that has not renewed its own for 1.5 of them is replaced
     tls_cert: str = ""  # PEM file; with it and `tls_key` the port accepts TLS only
     tls_key: str = ""  # PEM file of the certificate's private key
     tls_client_ca: str = ""  # PEM file; with it, clients need a certificate that this authority signed
     allow_plaintext: bool = False  # without TLS, tokens and counts can be read on the network; loopback is exempt
     open: bool = False  # every program on this machine is operator, without a token; on a loopback address only
     silent_after: TimeOut = 10.0  # time-out of a site that is disconnected or owes a reply; five times this if idle
-    forget_after: Seconds = 7 * 86_400.0  # a site that is silent for so long is retired; its counts stay; 0: never
-    remember_for: Retention = 365 * 86_400.0  # tombstones are kept for this time: their counts are not counted again
-    after_restore: bool = False  # state_dir is an older copy: budgets wait for all sites; once, then start without it
-    restore_wait: Seconds = 0.0  # how long, at least; 0: a minute and 12 times silent_after
-    alpha: float = 0.01  # largest relative error; this and the next four: for counters without their own
+    forget_after: Seconds = 7 * 86_400.0  # a site silent for this long is retired; its counts stay; 0: never
+    remember_for: Retention = 365 * 86_400.0  # how long tombstones are kept, so that their counts are not counted again
+    after_restore: bool = False  # state_dir is a restored backup: budgets wait for all sites; for one start only
+    restore_wait: Seconds = 0.0  # how long budgets wait at least; 0: a minute and 12 times silent_after
+    alpha: float = 0.01  # largest relative error
     delta: float = 0.05  # largest probability that any answer is ever wrong
     scheme: str = "auto"  # the algorithm; `auto` chooses
     adversary: str = "adaptive"  # what the counted traffic may react to
-    label_cap: LimitOrZero = 2000  # labelled series of a counter: clients choose the values, and could fill the memory
-    max_connections: LimitOrZero = 20_000  # memory of each: design/measurements/scale.md
+    label_cap: LimitOrZero = 2000  # labelled series of a counter: clients choose the values and could fill the memory
+    max_connections: LimitOrZero = 20_000  # each takes 31 kB of memory
     max_counters: Limit = 100_000  # about 10 kB each, and 0.4 kB for each of their sites
-    max_counters_per_site: Limit = 20_000  # one site cannot use up max_counters
+    max_counters_per_site: Limit = 20_000  # so that one site cannot use up max_counters
     max_memberships: Limit = 20_000_000  # sites times their counters, open windows and budgets; about 0.4 kB each
-    max_sites: Limit = 50_000  # incarnations, disconnected ones included: each has a row for each of its counters
+    max_sites: Limit = 50_000  # incarnations, connected or not: each has a row for each of its counters
     max_watches: LimitOrZero = 2_000  # streams of answers that are open at once
-    max_tombstone_mb: Limit = 10_000  # on the disk, of processes that were retired or have left; about 200 bytes each
-    max_label_mb: Limit = 8_000  # of memory, for labels of families; about 300 bytes for each site and label
-    max_partial_mb: Limit = 1_000  # of memory, for messages of sites that are incomplete or wait to be read
-    max_share: Share = 0.5  # of these limits, but the one per site and the next, that one token of scope site may use
+    max_tombstone_mb: Limit = 10_000  # disk for processes that were retired or have left; about 200 bytes each
+    max_label_mb: Limit = 8_000  # memory for labels of families; about 300 bytes for each site and label
+    max_partial_mb: Limit = 1_000  # memory for messages of sites that are incomplete or wait to be read
+    max_share: Share = 0.5  # share of each limit above (except max_counters_per_site) that one site token may use
     max_messages_per_second: Limit = 5_000  # of one site: more than a trigger causes, less than a coordinator takes in
 
     def __post_init__(self) -> None:
@@ -176,7 +176,7 @@ def _allowed(kind: Any, unit: str = "") -> str:
 
 def _convert(name: str, value: object, strict: bool) -> Any:
     """The value as the type of its field and within its range; text is converted unless `strict`."""
-    is_duration = name in _DURATIONS
+    is_duration = name in DURATIONS
     try:
         return msgspec.convert(seconds(value) if is_duration else value, _TYPES[name], strict=strict)
     except msgspec.ValidationError:
