@@ -149,8 +149,9 @@ def test_wrong_call_exits_2_with_one_line(words: str, tmp_path: Path, monkeypatc
         ("plan --sites many", "invalid value for '--sites': "),
         (
             "agent --http-port 99999",
-            "invalid value for '--http-port': Input should be less than or equal to 65535 (see: countless agent ",
+            "http-port = 99999 is not allowed: http-port must be an integer from 0 to 65,535\n",
         ),
+        ("top x -n 0", "invalid value for '--limit' / '-n': Input should be greater than or equal to 1 (see: "),
         ("get", "missing argument 'name' (see: countless get --help)"),
         ("budget create x", "missing option '--limit' (see: countless budget create --help)"),
         ("serve --port 99999", "port = 99999 is not allowed: port must be an integer, at least 0 and at most 65,535\n"),

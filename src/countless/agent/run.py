@@ -18,6 +18,8 @@ from countless.errors import InvalidParameter
 from countless.http_protocol import http_protocol
 from countless.systemd import notify
 
+MAX_PORT = 65_535
+
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
@@ -30,6 +32,11 @@ class ListenConfig:
     http_port: int
     http_socket: Path | None
     allow_remote: bool  # also on addresses that are not loopback
+
+    def __post_init__(self) -> None:
+        for name, port in (("statsd-port", self.statsd_port), ("http-port", self.http_port)):
+            if not 0 <= port <= MAX_PORT:
+                raise InvalidParameter(name, port, f"an integer from 0 to {MAX_PORT:,}")
 
 
 class Server(uvicorn.Server):

@@ -17,9 +17,7 @@ def agent(
         str | None, typer.Option(envvar="COUNTLESS_SITE", help="Name the site; by default after the host.")
     ] = None,
     statsd_host: Annotated[str, typer.Option(help="Listen for StatsD datagrams on this address.")] = "127.0.0.1",
-    statsd_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen for StatsD on this port; 0 lets the system choose.")
-    ] = 8125,
+    statsd_port: Annotated[int, typer.Option(help="Listen for StatsD on this port; 0 lets the system choose.")] = 8125,
     statsd_socket: Annotated[
         Path | None, typer.Option(help="Listen for StatsD on this Unix datagram socket, too.")
     ] = None,
@@ -35,9 +33,7 @@ def agent(
     http_host: Annotated[
         str, typer.Option(help="Listen for HTTP on this address: /add, budgets, /readyz, /metrics.")
     ] = "127.0.0.1",
-    http_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Listen for HTTP on this port; 0 lets the system choose.")
-    ] = 2687,
+    http_port: Annotated[int, typer.Option(help="Listen for HTTP on this port; 0 lets the system choose.")] = 2687,
     http_socket: Annotated[Path | None, typer.Option(help="Listen for HTTP on this Unix socket, too.")] = None,
     allow_plaintext: Annotated[
         bool, typer.Option("--allow-plaintext", help="Listen beyond loopback, without authentication.")

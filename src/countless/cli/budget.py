@@ -20,12 +20,10 @@ _PATH = "/api/v1/budgets"
 app = typer.Typer(help=__doc__)
 
 Name = Annotated[str, typer.Argument(help="The budget.")]
-Slack = Annotated[str | None, typer.Option(help="Leave at most this share unused at a refusal: 1% by default.")]
-OnLoss = Annotated[str | None, typer.Option(help="Charge or free what a lost site had not reported: charge or free.")]
-OnUnreachable = Annotated[
-    str | None, typer.Option(help="Without a connection, sites should refuse, wait or overdraft.")
-]
-MaxNames = Annotated[int | None, typer.Option(help="Let at most this many names follow a rule: 10000 by default.")]
+Slack = Annotated[str | None, typer.Option(help="Leave at most this share unused at a refusal.")]
+OnLoss = Annotated[str | None, typer.Option(help="Charge or free units that a lost site didn't report.")]
+OnUnreachable = Annotated[str | None, typer.Option(help="Refuse, wait or overdraft at sites without a connection.")]
+MaxNames = Annotated[int | None, typer.Option(help="With a rule: let at most this many names follow it.")]
 
 
 @app.command(
@@ -42,11 +40,17 @@ def create(
     anchor: Annotated[
         int | None, typer.Option(help="With --per: begin at this second, minute, hour or day of month.")
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="Limit spending, or what runs at once: in_flight.")] = None,
-    slack: Slack = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Limit spending, or, with in_flight, what runs at the same time.")
+    ] = None,
+    slack: Annotated[
+        str | None, typer.Option(help="Leave at most this share unused at a refusal.", show_default="1%")
+    ] = None,
     on_loss: OnLoss = None,
     on_unreachable: OnUnreachable = None,
-    max_names: MaxNames = None,
+    max_names: Annotated[
+        int | None, typer.Option(help="With a rule: let at most this many names follow it.", show_default="10000")
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

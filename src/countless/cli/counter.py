@@ -18,7 +18,7 @@ _PATH = "/api/v1/counters"
 app = typer.Typer(help=__doc__)
 
 Name = Annotated[str, typer.Argument(help="The counter.")]
-Per = Annotated[str | None, typer.Option(help="Count windows of a minute, hour, day or month, too.")]
+Per = Annotated[str | None, typer.Option(help="Count each minute, hour, day or month on its own as well.")]
 Tz = Annotated[str | None, typer.Option(help="With --per: use this time zone, UTC by default.")]
 Anchor = Annotated[int | None, typer.Option(help="With --per: begin at this second, minute, hour or day of month.")]
 Floor = Annotated[str | None, typer.Option(help="Allow small windows the error of one with this count, or auto.")]
@@ -26,7 +26,9 @@ Keep = Annotated[str | None, typer.Option(help="Keep this many closed windows, o
 Alpha = Annotated[str | None, typer.Option(help="Allow this relative error, such as 1%.")]
 Delta = Annotated[str | None, typer.Option(help="Allow a larger error with this probability, such as 5%.")]
 Scheme = Annotated[str | None, typer.Option(help="Let this algorithm decide when sites report.")]
-Adversary = Annotated[str | None, typer.Option(help="Withstand traffic that reacts to this much.")]
+Adversary = Annotated[
+    str | None, typer.Option(help="Withstand traffic like this: adaptive, oblivious, sees-everything.")
+]
 LabelCap = Annotated[int | None, typer.Option(help="Allow this many labelled series.")]
 
 
@@ -46,7 +48,7 @@ def create(
     family: Annotated[
         bool, typer.Option("--family", help="Know each label to within --epsilon of the total of all.")
     ] = False,
-    epsilon: Annotated[str | None, typer.Option(help="With --family: the error of a label, 1% by default.")] = None,
+    epsilon: Annotated[str | None, typer.Option(help="With --family: allow a label this error, 1% by default.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,

@@ -17,7 +17,7 @@ STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if
 
 
 def demo(
-    sites: Annotated[int, typer.Option(help="Let this many sites count.", min=2, max=10_000)] = 1024,
+    sites: Annotated[int, typer.Option(help="Use this many sites.", min=2, max=10_000)] = 1024,
     alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
     events: Annotated[
         int, typer.Option(help="Play this many events in each of the first two acts.", min=1000)

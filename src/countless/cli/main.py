@@ -28,7 +28,7 @@ def main() -> None:
 
     try:
         try:
-            code = build(words)(standalone_mode=False)
+            code = build(words)(prog_name="countless", standalone_mode=False)
         finally:
             sys.stdout.flush()  # not when Python ends: that error would have no line of its own
     except typer.TyperException as error:

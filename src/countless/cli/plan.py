@@ -40,9 +40,9 @@ ASSUMES = {  # the strongest adversary that a scheme is proved against
 def plan(
     sites: Annotated[int, typer.Option(help="Plan for this many sites.")] = 1000,
     alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Accept this probability that the bound ever fails.")] = 0.05,
     eta: Annotated[
-        float | None, typer.Option(help="Let one round fail with this probability, instead of --delta.")
+        float | None, typer.Option(help="Accept this probability that one round fails, instead of --delta.")
     ] = None,
     adversary: Annotated[
         str, typer.Option(help="Assume that traffic is adaptive, oblivious or sees-everything.")

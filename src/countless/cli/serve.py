@@ -21,13 +21,13 @@ def serve(
         float | None, typer.Option(help="Allow this relative error to counters without their own.")
     ] = None,
     silent_after: Annotated[
-        str | None, typer.Option(help="Call a site unreachable after this long, such as 10s.")
+        str | None, typer.Option(help="Report a site as unreachable after this long, such as 10s.")
     ] = None,
     nats: Annotated[str | None, typer.Option(help="Share this NATS broker with other coordinators: nats://...")] = None,
     tls_cert: Annotated[str | None, typer.Option(help="Use TLS with the certificate in this PEM file.")] = None,
     tls_key: Annotated[str | None, typer.Option(help="Read the key of the certificate from this PEM file.")] = None,
     tls_client_ca: Annotated[
-        str | None, typer.Option(help="Demand clients with certificates signed by this PEM file.")
+        str | None, typer.Option(help="Require client certificates signed by the CA in this PEM file.")
     ] = None,
     allow_plaintext: Annotated[
         bool | None, typer.Option("--allow-plaintext", help="Listen beyond loopback without TLS.")

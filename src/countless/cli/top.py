@@ -19,7 +19,7 @@ _CLEAR = "\x1b[H\x1b[2J"
 
 def top(
     name: Annotated[str, typer.Argument(help="The counter.")],
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show the largest of them only.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show only this many, the largest.")] = None,
     share: Annotated[str, typer.Option(help="List series that may have this share or more: 2% or 0.02.")] = "2%",
     window: Window = None,
     rolling: Rolling = None,

@@ -34,9 +34,9 @@ def attack(
     adversary: Annotated[
         str, typer.Option(help="Play this adversary, several with commas, all, or search.")
     ] = "stop-after-jump",
-    sites: Annotated[int, typer.Option(help="Let this many sites count.")] = 1024,
+    sites: Annotated[int, typer.Option(help="Use this many sites.")] = 1024,
     alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Accept this probability that the bound ever fails.")] = 0.05,
     events: Annotated[str, typer.Option(help="Play this many events in each game, such as 1e6.")] = "1e6",
     trials: Annotated[int, typer.Option(help="Play this many games of each pair, from seeds SEED, SEED + 1, ...")] = 20,
     against: Annotated[

@@ -26,7 +26,7 @@ EXAMPLE = "Example:  countless lab audit --sites 1000 --alpha 0.01 --mechanism o
 def audit(
     sites: Annotated[int, typer.Option(help="Audit a plan for this many sites.")] = 1000,
     alpha: Annotated[float, typer.Option(help="Audit a plan with this relative error.")] = 0.01,
-    eta: Annotated[float, typer.Option(help="Let one round fail with this probability.")] = 1e-4,
+    eta: Annotated[float, typer.Option(help="Accept this probability that one round fails.")] = 1e-4,
     calibration: Annotated[
         str, typer.Option(help="Calibrate the noise as in the paper, or as proven: paper, proven.")
     ] = "proven",

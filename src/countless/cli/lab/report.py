@@ -17,7 +17,7 @@ EXAMPLE = "Example:  countless lab report --out report --games 5"
 def report(
     out: Annotated[Path, typer.Option(help="Write report.html and report.json into this folder.")] = Path(),
     games: Annotated[int, typer.Option(help="Play this many games of each pair of the tournament.", min=1)] = 2,
-    sites: Annotated[int, typer.Option(help="Let this many sites play in the tournament.", min=2)] = 256,
+    sites: Annotated[int, typer.Option(help="Use this many sites in the tournament.", min=2)] = 256,
     events: Annotated[
         int, typer.Option(help="Play this many events in each game of the tournament.", min=100)
     ] = 20_000,

@@ -32,7 +32,7 @@ def scaling(
         str, typer.Option(help="Measure at these numbers of sites above 1/ALPHA_ABOVE^2.")
     ] = "256,1024,4096",
     alpha_above: Annotated[float, typer.Option(help="Use this relative error for --above.")] = 0.2,
-    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Accept this probability that the bound ever fails.")] = 0.05,
     efolds: Annotated[int, typer.Option(help="Let the total grow by this many factors of e, for the ln N line.")] = 6,
     seeds: Annotated[int, typer.Option(help="Run each point this many times, from seeds 1, 2, ...")] = 3,
     jobs: Annotated[int | None, typer.Option(help="Do this many runs at a time; by default one for each core.")] = None,

@@ -28,9 +28,9 @@ DEFAULT_EVENTS, DEFAULT_RATE = "1e9", "10000/s"
 
 def simulate(
     scheme: Annotated[str, typer.Option(help="Run this scheme; auto picks the cheapest with a proof.")] = "auto",
-    sites: Annotated[int, typer.Option(help="Let this many sites count.")] = 1000,
+    sites: Annotated[int, typer.Option(help="Use this many sites.")] = 1000,
     alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
-    delta: Annotated[float, typer.Option(help="Let the bound ever fail with this probability.")] = 0.05,
+    delta: Annotated[float, typer.Option(help="Accept this probability that the bound ever fails.")] = 0.05,
     events: Annotated[str | None, typer.Option(help="Count this many events, such as 1e9.")] = None,
     stream: Annotated[str, typer.Option(help=f"Draw traffic from: {', '.join(STREAMS)}.")] = "uniform",
     trace: Annotated[
