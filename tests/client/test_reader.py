@@ -141,7 +141,7 @@ def test_text_of_a_window() -> None:
     assert text(parse_window, WINDOW, **over, state="exact", complete=True) == "requests today: 1,204,332 (exact)"
     assert text(parse_window, WINDOW, **over, state="degraded", known_since="2026-11-16T01:00:00+01:00") == (
         "requests today: 1,204,332 (from 1,203,900 to 1,204,800; incomplete: a site has not delivered its last count; "
-        "degraded; known since 2026-11-16T01:00:00+01:00)"
+        "degraded; unknown before 2026-11-16T01:00:00+01:00)"
     )
 
 
@@ -149,7 +149,7 @@ def test_text_of_a_rolling_count() -> None:
     assert text(parse_rolling, ROLLING) == "requests, last 15m: between 10,233 and 10,871, 11.7/s"
     assert text(parse_rolling, ROLLING, state="exact") == "requests, last 15m: 10,500, exact, 11.7/s"
     assert text(parse_rolling, ROLLING, state="learning", known_since="2026-11-16T10:05:00.125+00:00") == (
-        "requests, last 15m: between 10,233 and 10,871, 11.7/s; learning; known since 2026-11-16T10:05:00+00:00"
+        "requests, last 15m: between 10,233 and 10,871, 11.7/s; learning; unknown before 2026-11-16T10:05:00+00:00"
     )
 
 

@@ -89,6 +89,7 @@ def test_budgets_are_searched_sorted_and_linked_and_templates_count_their_names(
         page.goto(f"{server.url}/#/budgets")
         rows = page.locator("table.budgets tbody tr")
         expect(rows).to_have_count(4)
+        expect(page.locator(".pager")).to_contain_text("3 budgets, 1 template")
         expect(page.get_by_role("row", name="keys/*")).to_contain_text("2 of 500 names in use")
         expect(page.get_by_role("row", name="acme/tokens")).to_contain_text("0 of 1M")
         expect(page.get_by_role("row", name="acme/tokens")).to_contain_text(re.compile(r"in \d+ (h|min|s)"))

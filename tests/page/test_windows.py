@@ -30,18 +30,27 @@ ROWS = [
 ]
 
 
-def feed(role: str) -> str:
-    spans = [
-        {"name": "this-hour", "lower": 401, "estimate": 440, "upper": 480, "since": None},
-        {"name": "today", "lower": 9000, "estimate": 9000, "upper": 9000, "since": NOW - 8 * HOUR_S + 42},
-    ]
-    zone = {"now": NOW, "tz": "America/New_York"}
+def span(name: str, lower: float, estimate: float, upper: float, since: float | None = None) -> dict[str, object]:
+    return {"name": name, "lower": lower, "estimate": estimate, "upper": upper, "since": since}
+
+
+SPANS = [span("this-hour", 401, 440, 480), span("today", 9000, 9000, 9000, NOW - 8 * HOUR_S + 42)]
+RATE = {"over": 60, "lower": 0.2, "estimate": 0.205, "upper": 0.21}
+ZONE = {"now": NOW, "tz": "America/New_York"}
+
+
+def feed(
+    role: str,
+    rate: dict[str, float] = RATE,
+    spans: list[dict[str, object]] = SPANS,
+    rows: list[list[object]] = ROWS,
+) -> str:
     return "".join(
         (
             hello(role, NOW),
             event("history", points=[]),
-            event("spans", **zone, rate={"over": 60, "lower": 0.2, "estimate": 0.205, "upper": 0.21}, spans=spans),
-            event("bars", **zone, per="hour", choices=["hour", "day"], first=ROWS[0][0], rows=ROWS),
+            event("spans", **ZONE, rate=rate, spans=spans),
+            event("bars", **ZONE, per="hour", choices=["hour", "day"], first=rows[0][0], rows=rows),
             event("answer", now=NOW, estimate=28_000, lower=27_000, upper=29_000, state="holding"),
         )
     )
@@ -76,6 +85,61 @@ def test_counter_with_windows_is_shown_by_them(tab: Window, server: Server) -> N
         expect(page.get_by_role("row", name="orders")).to_contain_text("per month")
 
 
+def replay(page: Page, body: str) -> None:
+    page.unroute_all()
+    page.route(
+        re.compile(r"/page/feed\?"),
+        lambda route: route.fulfill(body=body, content_type="text/event-stream"),
+    )
+    page.clock.install(time=NOW)
+
+
+def test_what_is_not_known_is_not_0_and_a_counter_at_rest_has_the_rate_0(tab: Window, server: Server) -> None:
+    """After a restart of the coordinator 200 s ago: there were 2,000 events before it, and may have been 20 since."""
+    page, since = tab.page, NOW - 200
+    spans = [span("this-hour", 0, 0, 20, since), span("today", 5, 12, 20, since)]
+    rows = [[*bar(0, 0, 0, 20, "open"), since]]
+    replay(page, feed("public", {"over": 60, "lower": 0, "estimate": 0, "upper": 1 / 30}, spans, rows))
+    page.goto(f"{server.url}/#/counter/requests")
+    expect(page.locator("[data-figure=this-hour]")).to_have_text("This hour–unknown before 11:26:40; 0 to 20 since")
+    expect(page.locator("[data-figure=today]")).to_contain_text("5unknown before 11:26:40; 5 to 20 since")
+    expect(page.locator("[data-figure=today]")).to_have_attribute("data-open", "true")  # shown as ≥ 5
+    expect(page.locator(".hero")).to_have_text("0 per second")
+    expect(page.locator(".range").first).to_have_text("at most 2 per minute, over the last minute")
+    words = "11:00 to 12:00: unknown before 11:26:40; 0 to 20 since, ends at 12:00, in 30 min"
+    expect(page.locator(".bars-text")).to_have_text(words)
+    page.get_by_text("As a table").click()
+    expect(page.get_by_role("row", name="11:00 to 12:00")).to_have_text("11:00 to 12:00–0?unknown before 11:26:40")
+    tab.screenshot("unknown")
+    replay(page, feed("public", {"over": 2, "lower": 0, "estimate": 0, "upper": 10}, spans, rows))
+    page.reload()
+    expect(page.locator(".hero")).to_have_text("– per second")  # two seconds say nothing
+    expect(page.locator(".range").first).to_have_text("at most 10 per second, over the last 2 s")
+
+
+def test_list_does_not_show_0_for_what_is_not_known(tab: Window, server: Server) -> None:
+    since = NOW - 200
+    figures = {"this-hour": span("this-hour", 0, 0, 20, since), "today": span("today", 5, 12, 20, since)}
+    row: dict[str, object] = {
+        "counter": "requests",
+        "series": 0,
+        "estimate": 2010,
+        "lower": 2000,
+        "upper": 2020,
+        "state": "holding",
+    }
+    row |= {"tz": "UTC", "per": "hour", "first": THIS_HOUR, "bars": [[*bar(0, 0, 0, 20, "open"), since]], **figures}
+    row["rate"] = {"over": 60, "lower": 0, "estimate": 0, "upper": 1 / 30}
+    page_of_list = event("list", now=NOW, start=0, rows=[row], all=1, found=1, states={"holding": 1})
+    replay(tab.page, hello("public", NOW) + page_of_list)
+    tab.page.goto(f"{server.url}/#/")
+    shown = tab.page.get_by_role("row", name="requests")
+    expect(shown.locator("td.this-hour")).to_have_text("– unknown before 16:26")
+    expect(shown.locator("td.today")).to_have_text("≥ 5 unknown before 16:26")
+    expect(shown.locator("td.rate")).to_have_text("0 per second")
+    tab.screenshot("unknown-list")
+
+
 def test_windows_are_bars_that_say_how_sure_they_are(tab: Window, server: Server) -> None:
     page = tab.page
     page.route(
@@ -87,7 +151,9 @@ def test_windows_are_bars_that_say_how_sure_they_are(tab: Window, server: Server
     expect(page.locator(".hero")).to_have_text("12.3 per minute")
     expect(page.locator(".range").first).to_have_text("12 to 12.6, over the last minute")
     expect(page.locator("[data-figure=this-hour]")).to_contain_text("401 to 480")
-    expect(page.locator("[data-figure=today]")).to_have_text("Today (America/New_York)9,000exact, since 03:30:42")
+    expect(page.locator("[data-figure=today]")).to_have_text(
+        "Today (America/New_York)9,000unknown before 03:30:42; 9,000 since"
+    )
     assert chosen_bars(page) == [
         "11:00 to 12:00: 440 (401 to 480) so far, ends at 12:00, in 30 min",
         "10:00 to 11:00: 920 (910 to 935), incomplete: waiting for sites",

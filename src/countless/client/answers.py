@@ -252,7 +252,7 @@ def _known(answer: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
 
 def _doubts(count: WindowCount | RollingCount | Rate) -> str:
     doubts = f"; {count.state}" if count.state in ("learning", "degraded") else ""
-    return doubts + (f"; known since {count.known_since.isoformat(timespec='seconds')}" if count.known_since else "")
+    return doubts + (f"; unknown before {count.known_since.isoformat(timespec='seconds')}" if count.known_since else "")
 
 
 def _shown(rate: float, rounding: Any) -> str:

@@ -39,6 +39,7 @@ async def test_list_is_searched_sorted_and_sent_when_it_has_changed() -> None:
         assert len(list(view.changes())) == 1
         [(_, found)] = BudgetListView(harness.server, "A/", "", 1).changes()
         assert ([row["budget"] for row in found["rows"]], found["found"], found["all"]) == (["a/x"], 2, 4)
+        assert (found["found_templates"], found["all_templates"]) == (1, 1)
         with pytest.raises(InvalidParameter, match="sort must be one of: name, used"):
             BudgetListView(harness.server, "", "magic", 0)
 

@@ -36,7 +36,7 @@ export function budgetListView(app, query) {
     while (rows.length < data.rows.length) rows.push(tableRow(body));
     for (const row of rows.splice(data.rows.length)) row.node.remove();
     data.rows.forEach((row, index) => rows[index].set(row));
-    pages.set(start, data.rows.length, data.found, data.all);
+    pages.set(start, data.rows.length, data);
     table.hidden = !data.rows.length;
     tools.hidden = pages.node.hidden = !data.all;
     empty.hidden = data.rows.length > 0;

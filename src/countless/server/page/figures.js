@@ -1,7 +1,7 @@
 // What people ask first: the rate now, this hour, today; then the total. Each with its bounds.
 
 import { element, setAttribute, setText } from "./dom.js";
-import { certain, count, duration, range, rateText, totalRange } from "./format.js";
+import { certain, count, duration, partly, range, rateText, totalRange } from "./format.js";
 import { WORDS } from "./words.js";
 import { ticker } from "./ticker.js";
 import { zone } from "./zone.js";
@@ -27,8 +27,9 @@ export function figuresView(app) {
       setText(unit, text.unit);
       setText(over, `${text.range ? `${text.range}, ` : ""}over the last ${lasting(rate.over)}`);
       for (const span of spans) {
-        const bounds = [range(span), ...(span.since ? [`since ${times.moment(span.since, app.now())}`] : [])];
-        set(span.name, span.upper === null ? Math.ceil(span.lower) : span.estimate, bounds.join(", "), span.upper === null, span.name === "this-hour" ? "" : times.name);
+        const where = span.name === "this-hour" ? "" : times.name, known = span.since === null ? null : partly(span, times.moment(span.since, app.now()));
+        if (known) set(span.name, known.least, known.text, known.least !== null, where);
+        else set(span.name, span.upper === null ? Math.ceil(span.lower) : span.estimate, range(span), span.upper === null, where);
       }
     },
     showTotal(answer) { set("total", certain(answer.state) ? answer.estimate : Math.ceil(answer.lower), range(totalRange(answer)), !certain(answer.state)); },
@@ -48,11 +49,12 @@ function figure(list, name) {
     set(number, text, isOpen, zoneName) {
       setAttribute(node, "data-open", isOpen); // no upper bound: shown as ≥
       shown = number;
-      animated.set(number);
+      if (number === null) animated.clear();
+      else animated.set(number);
       setText(bounds, text);
       setText(where, zoneName ? ` (${zoneName})` : "");
     },
-    text: () => count(shown),
+    text: () => (shown === null ? "unknown" : count(shown)),
     stop: animated.stop,
   };
 }

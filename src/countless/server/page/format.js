@@ -28,14 +28,21 @@ export function totalRange({ estimate, lower, upper, state }) {
   return { lower, upper: state === "holding" ? upper : null };
 }
 
+// A count of which the beginning is not known: the least that is certain, and the range of the part that is known.
+export function partly({ lower, upper }, since) {
+  const least = Math.ceil(lower);
+  return { least: least > 0 ? least : null, text: `unknown before ${since}; ${lower === upper ? count(least) : range({ lower, upper })} since` };
+}
+
 // A rate in the unit in which it is at least one: 0.05 per second is 3 per minute. If the bounds are further apart than
-// the estimate is large, they are the number.
+// the estimate is large, they are the number. A counter at rest has the rate 0, once less than one per second is possible.
 const RATE_UNITS = { second: 1, minute: 60, hour: 3600, day: 86400 };
 export function rateText({ lower, estimate, upper }, large = count) {
   const wide = upper !== null && upper - lower > estimate, shown = upper === null ? lower : wide ? upper : estimate;
   const [unit, seconds] = Object.entries(RATE_UNITS).find(([, seconds]) => shown * seconds >= 1) ?? (shown ? ["day", 86400] : ["second", 1]);
   const text = (rate) => (rate * seconds < 1000 ? digits.format(rate * seconds) : large(rate * seconds));
   if (upper === null) return { number: `≥ ${text(lower)}`, unit: `per ${unit}`, range: "" };
+  if (wide && !estimate) return { number: upper < 1 ? "0" : "–", unit: "per second", range: `at most ${text(upper)} per ${unit}` };
   const number = !wide ? text(estimate) : lower ? `${text(lower)} to ${text(upper)}` : `≤ ${text(upper)}`;
   const bounds = wide || lower === upper ? "" : `${text(lower)} to ${text(upper)}`;
   return { number, unit: `per ${unit}`, range: bounds };

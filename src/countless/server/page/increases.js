@@ -3,7 +3,7 @@
 import { hatching, numberTicks, textWidth } from "./axes.js";
 import { Bars, barGroup, topValue } from "./bars.js";
 import { element, setAttribute, setText, svgElement } from "./dom.js";
-import { count, duration, plural, range } from "./format.js";
+import { atLeast, count, duration, partly, plural, range } from "./format.js";
 import { readable } from "./readout.js";
 import { zone } from "./zone.js";
 
@@ -113,16 +113,16 @@ function when({ start, end }, per, times, now) {
 
 function howMany(row, times, now) {
   const number = row.upper === null && row.lower === row.estimate ? range(row) : `${count(row.estimate)}${row.lower === row.upper ? "" : ` (${range(row)})`}`;
-  const since = row.since === null ? "" : `, since ${times.clock(row.since)}`;
-  if (row.state === "open") return `${number} so far${since}, ends at ${times.moment(row.end, now)}, in ${duration(row.end - now)}`;
-  return `${number}${since}${certainty(row)}`;
+  const text = row.since === null ? number : partly(row, times.clock(row.since)).text, so = row.since === null ? " so far" : "";
+  if (row.state === "open") return `${text}${so}, ends at ${times.moment(row.end, now)}, in ${duration(row.end - now)}`;
+  return `${text}${certainty(row)}`;
 }
 
-function certainty({ lower, upper, state, waiting, lost }) {
+function certainty({ lower, upper, state, since, waiting, lost }) {
   if (waiting) return `, incomplete: waiting for ${sites(waiting)}`;
   if (lost) return `, incomplete: ${sites(lost)} ended without a last count`;
   if (state === "incomplete") return ", incomplete: waiting for sites";
-  return lower === upper ? ", exact" : "";
+  return lower === upper && since === null ? ", exact" : "";
 }
 
 const sites = (number) => (number === true ? "sites" : plural(number, "site"));
@@ -155,7 +155,9 @@ function tableLine(body) {
     node,
     set(row, per, times, now) {
       setText(time, when(row, per, times, now));
-      const texts = [count(row.estimate), count(Math.ceil(row.lower)), row.upper === null ? "?" : count(Math.floor(row.upper)), row.state === "open" ? "open" : certainty(row).slice(2)];
+      const known = row.since === null, least = Math.ceil(row.lower), open = row.upper === null || !known;
+      const state = known ? certainty(row).slice(2) : `unknown before ${times.clock(row.since)}`;
+      const texts = [known ? count(row.estimate) : least ? atLeast(least) : "–", count(least), open ? "?" : count(Math.floor(row.upper)), known && row.state === "open" ? "open" : state];
       texts.forEach((text, index) => setText(cells[index], text));
     },
   };

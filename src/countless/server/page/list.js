@@ -41,7 +41,7 @@ export function listView(app, query) {
   function show(data) {
     const counts = Object.entries(STATES).filter(([state]) => data.states[state]);
     setText(summary, counts.map(([state, { many }]) => `${count(data.states[state])} ${many}`).join(", "));
-    pages.set(start, body.rows.length, data.found, data.all);
+    pages.set(start, body.rows.length, data);
     table.hidden = !body.rows.length;
     tools.hidden = pages.node.hidden = !data.all;
     empty.hidden = body.rows.length > 0;
@@ -97,7 +97,8 @@ function tableRow({ counter }) {
       setText(per, `per ${row.per}`);
       rate.set(number, unit);
       for (const [cell, span] of [[hour, row["this-hour"]], [today, row.today], [total, { estimate: row.estimate, ...totalRange(row) }]]) {
-        cell.set(span.upper === null ? atLeast(span.lower) : brief(span.estimate), small(span, times, now));
+        const open = span.upper === null || span.since; // no upper bound, or only a part is known
+        cell.set(!open ? brief(span.estimate) : span.since && span.lower <= 0 ? "–" : atLeast(span.lower), small(span, times, now));
       }
       setText(series, row.series ? `sum of ${count(row.series)} series` : "");
       state.set(row.state, stateWord(row));
@@ -116,7 +117,7 @@ function numberCell(kind) {
 }
 
 function small({ lower, estimate, upper, since }, times, now) {
-  if (since) return `since ${times.minute(since, now)}`;
+  if (since) return `unknown before ${times.minute(since, now)}`;
   if (upper === null) return "";
   const error = Math.max(upper - estimate, estimate - lower) / estimate;
   return lower === upper ? "" : error <= 0.2 ? `${error < 0.0001 ? "< " : ""}± ${share(Math.max(error, 0.0001))}` : range({ lower, upper }, brief);

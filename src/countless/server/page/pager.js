@@ -12,13 +12,15 @@ export function pager(what, move) {
   const node = element("nav", { class: "pager", "aria-label": `Pages of ${what}s` }, previous, where, next);
   return {
     node,
-    set(start, shown, found, all) {
+    // Templates are rows among budgets, and no budgets.
+    set(start, shown, { found, all, found_templates: templates = 0, all_templates: others = 0 }) {
       previous.disabled = start === 0;
       next.disabled = start + shown >= found;
       previous.hidden = next.hidden = found <= PAGE && start === 0;
       const range = found > PAGE || start ? `${count(shown ? start + 1 : 0)}–${count(start + shown)} of ` : "";
-      const filtered = found < all ? ` (${count(all)} in all)` : "";
-      setText(where, `${range}${plural(found, what)}${filtered}`);
+      const filtered = found < all ? ` (${count(all - others)} in all)` : "";
+      const rules = templates ? `, ${plural(templates, "template")}` : "";
+      setText(where, `${range}${plural(found - templates, what)}${rules}${filtered}`);
     },
   };
 }

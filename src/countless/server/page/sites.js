@@ -44,7 +44,7 @@ export function sitesView(app, query, navigate) {
       while (rows.length < data.rows.length) rows.push(siteRow(body));
       for (const row of rows.splice(data.rows.length)) row.node.remove();
       data.rows.forEach((row, index) => rows[index].set(row, now));
-      pages.set(data.start, data.rows.length, data.found, data.all);
+      pages.set(data.start, data.rows.length, data);
       for (const head of heads) {
         const mine = sort.replace("-", "") === head.dataset.key;
         setAttribute(head, "aria-sort", mine ? (sort.startsWith("-") ? "descending" : "ascending") : "none");

@@ -28,6 +28,11 @@ export function ticker(node) {
       began = performance.now();
       frame = requestAnimationFrame(step);
     },
+    clear() { // the number is not known
+      cancelAnimationFrame(frame);
+      shown = goal = null;
+      setText(node, "–");
+    },
     stop: () => cancelAnimationFrame(frame),
   };
 }

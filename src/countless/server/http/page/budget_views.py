@@ -15,6 +15,7 @@ from countless.errors import InvalidParameter
 from countless.server.http.page.views import LIST_INTERVAL_S, ROWS_PER_PAGE, Event
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.sessions.budgets.templates import is_template
 
 BUDGET_SORTS = ("name", "used")
 
@@ -59,6 +60,7 @@ class BudgetListView:
         page = found[self._start : self._start + ROWS_PER_PAGE]
         rows = [budget_row(by_name[name], names) for name in page]
         data = {"start": self._start, "rows": rows, "all": len(by_name), "found": len(found)}
+        data |= {"all_templates": sum(map(is_template, by_name)), "found_templates": sum(map(is_template, found))}
         if data != self._last:
             self._last = data
             yield "budgets", {"now": time(), **data}

@@ -18,7 +18,7 @@ from countless.server.http.answers.windows import window_answer
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.api.window_schemas import WindowAnswer
 from countless.server.http.history.counter_sums import CounterSum, as_one
-from countless.server.http.history.family_parts import LabelView, family_parts
+from countless.server.http.history.family_parts import family_parts
 from countless.server.http.history.history import STATES, History, Recorded, Recorder
 from countless.server.http.page.views import (
     LIST_INTERVAL_S,
@@ -31,6 +31,7 @@ from countless.server.http.page.views import (
     require_sort,
 )
 from countless.server.http.server_view import ServerView
+from countless.server.sessions.counter import Traffic
 from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
@@ -57,6 +58,7 @@ class CounterView:
         self._per = per
         self._last: tuple[float, float, float, str] | None = None
         self._was_missing = False
+        self._traffic: Traffic | None = None
         self._forget_increases()
 
     def _forget_increases(self) -> None:
@@ -79,9 +81,8 @@ class CounterView:
         self._was_missing = False
         answer = counter.published_answer
         current = (answer.estimate, answer.lower, answer.upper, str(answer.state))
-        # Less: deleted, and created again under its name. The estimate of a family is in the middle of the bounds.
-        of_family = isinstance(counter, ServedFamily | WindowedFamily | LabelView)
-        if self._last is None or (current[1] < self._last[1] if of_family else current[0] < self._last[0]):
+        if self._last is None or self._traffic is not counter.traffic:  # it is new, perhaps under the name of another
+            self._traffic = counter.traffic
             yield "history", {"points": _points(self._recorder.for_counter(counter))}
             self._forget_increases()
         if monotonic() >= self._increases_due:
