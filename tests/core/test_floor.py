@@ -1,11 +1,13 @@
 """Below the floor: the answer is certainly within alpha * max(n, floor), for the messages that the theory says."""
 
+from itertools import product
 from random import Random
 
 import pytest
 
 from countless.core.answer import within
 from countless.core.coordinator import Coordinator
+from countless.core.floor import BelowFloor
 from countless.core.messages import SiteId, Snapshot, StartRound
 from countless.core.site import Site
 from countless.inprocess.network import MemoryNetwork
@@ -42,7 +44,9 @@ def test_answer_is_within_alpha_of_total_or_floor(scheme: str, sites: int, alpha
 
 
 def test_messages_below_the_floor_are_a_round_of_steps() -> None:
-    """100 sites, 1 %: k / (2 alpha) reports for a total as large as the floor, after one join and one trigger each."""
+    """100 sites, 1 %, even traffic: k / (2 alpha) reports for a total as large as the floor, after one join and one
+    trigger each.
+    """
     floor = 100_000
     _, network, members = world(100, floor, 0.01, "deterministic", 100)
     assert network.traffic.total == 200
@@ -51,6 +55,35 @@ def test_messages_below_the_floor_are_a_round_of_steps() -> None:
         network.send(site.site_id, site.advance(site.count + 1))
     assert network.traffic.up - 100 <= 100 / (2 * 0.01)
     assert network.traffic.down == 100
+
+
+@pytest.mark.parametrize(
+    ("sites", "alpha", "floor"),
+    [(100, 0.4, 100_000), (100, 0.01, 100_000_000), (31, 0.3, 20_000), (60, 0.45, 50_000), (2, 0.2, 900), (1, 0.2, 9)],
+)
+def test_reports_of_sites_that_spend_every_event_on_a_report_reach_the_bound(
+    sites: int, alpha: float, floor: int
+) -> None:
+    """The site that is nearest to its next report counts next. So the first report of most sites needs less than a
+    step: with phases spread evenly, half a step.
+    """
+    coordinator, _, members = world(sites, floor, alpha, "deterministic", sites)
+    reports = 0
+    while coordinator.known_total < floor:
+        site = min(members, key=lambda each: each.next_at - each.count)
+        (report,) = site.advance(site.next_at)
+        coordinator.receive(site.site_id, report)
+        reports += 1
+    most = sites / (2 * alpha) + sites / 2 + 1
+    assert most - 2 < reports <= most
+
+
+def test_first_reports_of_all_slots_need_half_a_step_on_average() -> None:
+    """The lemma of the bound, for every small number of slots and every small step."""
+    for slots, step in product(range(1, 41), range(2, 61)):
+        estimator = BelowFloor(step, slots, 0.1, 100)
+        points = [estimator.trigger(slot).start(0, SeededRandom(1)).next_at for slot in range(slots)]
+        assert 2 * sum(points) >= slots * step
 
 
 def test_sites_that_join_ahead_of_a_window_start_no_rounds() -> None:

@@ -2,8 +2,8 @@
 
 A counter with a floor promises |answer - n| <= alpha * max(n, floor). So while n < floor, all sites together may keep
 2 alpha * floor events to themselves, whatever n is. With k sites that is a step of floor(2 alpha * floor / k) + 1, and
-floor / step reports until the total has reached the floor: there the scheme of the counter takes over. There is no
-randomness here, so this is certain, against every adversary (design/proofs/windows.md).
+at most floor / step + k / 2 + 1 reports until the total has reached the floor: there the scheme of the counter takes
+over. There is no randomness here, so this is certain, against every adversary (design/proofs/windows.md).
 
 The phases of the slots are spread evenly over the step. Otherwise sites with the same traffic, which all begin at the
 edge of a window, would all report in the same second, again and again.
