@@ -87,7 +87,7 @@ async def create_counter(request: Request) -> Response:
 
 
 async def read_counter(request: Request) -> Response:
-    """The answer of one counter: its total, the count of a window, or the count and rate of the last so many minutes.
+    """The answer of one counter: its total, the count of a window, or the count and rate of the last `15m`, say.
 
     A counter is the sum of its labelled series and of its events without labels; its bounds are the sums of theirs.
 
@@ -118,8 +118,8 @@ async def read_top(request: Request) -> Response:
 
 
 async def read_quantiles(request: Request) -> Response:
-    """Quantiles of a distribution: 0.5, 0.9 and 0.99, or each `q`; and for each `value` how many observations are at
-    most as large. With `window`, of that time, if it has windows.
+    """Quantiles of a distribution: 0.5, 0.9 and 0.99, or each `q`; and the rank of each `value`.
+    A rank is the number of observations that are at most as large. With `window`, of that time, if it has windows.
     """
     query, family = request.query_params, _server(request).families.get(request.path_params["name"])
     shares, values = query.getlist("q"), query.getlist("value")
@@ -189,8 +189,8 @@ async def forget_site(request: Request) -> Response:
 
 
 async def forget_silent_sites(request: Request) -> Response:
-    """Drop the incarnations that are not connected and were silent for `silent_for`, such as 30d. Their last known
-    counts stay in the totals.
+    """Drop the incarnations that are not connected and were silent for `silent_for`, such as 30d.
+    Their last known counts stay in the totals.
 
     A coordinator does not know for how long a site was silent before it started.
     """

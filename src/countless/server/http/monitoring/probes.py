@@ -18,8 +18,8 @@ async def live(request: Request) -> Response:
 
 
 async def ready(request: Request) -> Response:
-    """False after a restart until sites have reported, while the state cannot be saved, and during shutdown. Whether a
-    total can be trusted is its own state: a site that is silent does not change this.
+    """False after a restart until sites have reported, while the state cannot be saved, and during shutdown.
+    A site that is silent does not change this: whether a total can be trusted is the total's own state.
     """
     server: ServerView = request.app.state.server
     problems = ["learning after a restart"] if server.recovering else []
