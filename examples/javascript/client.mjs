@@ -78,7 +78,7 @@ export class Client {
     if (kind === HELLO_ACK) this.#onHelloAck(Number(item[2]));
     else if (kind === INCARNATION_RETIRED) this.#onRetired(new Map(item[1]));
     else if (kind === LEAVE_ACK) this.#onLeft(counter);
-    else if (kind === REJOIN) this.#onRejoin(counter, item[2]);
+    else if (kind === REJOIN) this.#onRejoin(counter);
     else if (kind === COUNTER_REJECTED) console.error(`counter ${counter} rejected: ${item[2]}`);
     else if (site && kind < HELLO) this.#send(site.receive(item));
   }
@@ -98,8 +98,8 @@ export class Client {
     this.socket.close();
   }
 
-  #onRejoin(counter, keepCount) {
-    const site = this.#newSite(counter, keepCount ? (this.sites.get(counter)?.count ?? 0n) : 0n);
+  #onRejoin(counter) {
+    const site = this.#newSite(counter, 0n);
     this.joined.delete(counter);
     this.#send(this.#joinItems(site));
   }

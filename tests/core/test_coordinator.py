@@ -4,6 +4,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import SetTrigger, SiteId, UpMessage
+from countless.core.restored_rounds import MAX_ROUND
 from countless.errors import ProtocolError
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact
@@ -180,11 +181,12 @@ def test_message_against_the_protocol_changes_nothing(site_id: SiteId, message: 
     assert facts(made) == before
 
 
-def test_join_or_leave_from_a_future_round_changes_nothing() -> None:
+def test_join_of_an_absurd_round_or_leave_from_a_future_one_changes_nothing() -> None:
     made = in_round_one()
     before = facts(made)
-    with pytest.raises(ProtocolError, match="round 2"):
-        made.join(D, snapshot(5, round=2))
+    for site_id in (A, D):
+        with pytest.raises(ProtocolError, match="too far ahead"):
+            made.join(site_id, snapshot(55, round=MAX_ROUND + 1))
     with pytest.raises(ProtocolError, match="round 2"):
         made.leave(A, snapshot(55, round=2))
     with pytest.raises(ProtocolError, match="has not joined"):

@@ -3,6 +3,7 @@
 from countless.core.answer import State
 from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.schemes.dithered import Dithered
+from countless.schemes.exact import Exact
 from support.schemes import Plain
 from support.worlds import HeldWorld, World
 
@@ -44,3 +45,16 @@ def test_late_join_message_does_not_restart_the_sampling() -> None:
     before = (site.next_at, site.crossings)
     assert site.receive(message) == ()
     assert (site.next_at, site.crossings) == before
+
+
+def test_snapshot_that_a_report_has_overtaken_does_not_make_the_next_report_implausible() -> None:
+    """Between the two the site is unreachable for a moment, and its start is taken from the report."""
+    world = HeldWorld(Exact(), FLEET, alpha=0.2)
+    world.restart()
+    world.deliver()
+    world.add(SiteId(0))
+    world.deliver(len(world.wire) - 1)  # the report, before the snapshot
+    world.time_out(SiteId(0))
+    world.add(SiteId(0))
+    world.deliver_all()
+    assert world.coordinator.known_total == world.total == 2

@@ -305,6 +305,8 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (restore_mutants.charges_again_what_is_handed_in_again, "older copies", 77),
     (restore_mutants.begins_a_round_of_a_family_again, "older copies", 75),
     (restore_mutants.waits_for_windows_that_a_site_has_left, "older copies", 131),
+    (restore_mutants.continues_with_the_number_of_a_round_that_is_lost, "older copies", 18),
+    (restore_mutants.believes_that_a_site_is_in_its_own_round_of_the_same_number, "older copies", 18),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 8),

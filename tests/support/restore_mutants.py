@@ -3,6 +3,9 @@
 import pytest
 
 from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.ledger import Entry
+from countless.core.messages import Outbox
+from countless.core.rounds import Rounds
 from countless.server.sessions.budgets.restore import BudgetRestore
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.settings import Settings
@@ -23,3 +26,20 @@ def begins_a_round_of_a_family_again(patch: pytest.MonkeyPatch) -> None:
 
 def waits_for_windows_that_a_site_has_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SessionLifecycle, "lose_unconfirmed", lambda self, session: session.unconfirmed.clear())
+
+
+def continues_with_the_number_of_a_round_that_is_lost(patch: pytest.MonkeyPatch) -> None:
+    def start_above(self: Rounds, number: int) -> Outbox:
+        return self._start(self._open_round())
+
+    patch.setattr(Rounds, "_start_above", start_above)
+
+
+def believes_that_a_site_is_in_its_own_round_of_the_same_number(patch: pytest.MonkeyPatch) -> None:
+    original = Rounds.rejoin
+
+    def rejoin(self: Rounds, entry: Entry, number: int) -> Outbox:
+        entry.heard = True
+        return original(self, entry, number)
+
+    patch.setattr(Rounds, "rejoin", rejoin)

@@ -129,9 +129,9 @@ class HeldWorld:
         self.wire += self.coordinator.join(site_id, site.snapshot())
         self._send(site_id, site.resend())
 
-    def restart(self) -> None:
-        """Another coordinator starts from the saved state."""
-        self.coordinator = self._start_coordinator(saved_state=self.coordinator.saved_state)
+    def restart(self, saved_state: PersistentState | None = None) -> None:
+        """Another coordinator starts from the saved state, or from an older copy of it."""
+        self.coordinator = self._start_coordinator(saved_state=saved_state or self.coordinator.saved_state)
         self.wire += self.coordinator.recover()
 
     def deliver(self, number: int = 0) -> None:

@@ -16,6 +16,7 @@ from countless.core.estimator import Estimator, RoundContext, Scheme
 from countless.core.ledger import Entry, Ledger
 from countless.core.messages import Outbox, SiteId, Snapshot, UpMessage
 from countless.core.random_source import RandomSource
+from countless.core.restored_rounds import require_restored_round
 from countless.core.rounds import Rounds
 from countless.core.site_states import AWAITING_SNAPSHOT, DEPARTED, LEFT, MESSAGE, TIMED_OUT, UNREACHABLE
 from countless.core.triggers import Trigger
@@ -71,7 +72,7 @@ class Coordinator:
         for site_id in fleet:
             self._ledger.add(site_id, 0)
         for site_id, known in saved.known:
-            self._ledger.add(site_id, known, AWAITING_SNAPSHOT)
+            self._ledger.add(site_id, known, AWAITING_SNAPSHOT).heard = False
         self._rounds = Rounds(
             counter,
             scheme,
@@ -192,11 +193,15 @@ class Coordinator:
 
     def recover(self) -> Outbox:
         """After a restart, request a snapshot of every site. The answer is `learning` until all have arrived."""
-        return self._rounds.start_next()
+        return self._rounds.recover()
 
     def join(self, site_id: SiteId, hello: Snapshot) -> Outbox:
-        """A site with its exact count: a new one, or one whose connection is back."""
-        self._require_known_round(site_id, hello)
+        """A site with its exact count: a new one, or one whose connection is back.
+
+        If it names a round that this coordinator cannot have sent it, the saved state was an older copy: a round with a
+        higher number starts, so that no number is used twice.
+        """
+        require_restored_round(hello.round, self.round)
         if site_id not in self._ledger:
             return self._rounds.join(site_id, hello)
         entry = self._ledger[site_id]

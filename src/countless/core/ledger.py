@@ -31,6 +31,7 @@ class Entry:
         "asked_in",
         "crossings",
         "exact_below",
+        "heard",
         "presence",
         "reported",
         "round_start",
@@ -45,6 +46,7 @@ class Entry:
         self.round_start = count  # the count at which it adopted the trigger of this round
         self.crossings = 0  # points of its trigger passed in this round
         self.exact_below: float = 0  # if it was not sent its trigger: below this count, the one in force reports all
+        self.heard = True  # False: loaded, and it has not named its round to this coordinator yet
         self.asked_in = 0  # while its snapshot is awaited: the first round that it was asked in
         self.slot = slot  # its index in the estimator of this round
         self.round_state = round_state
@@ -83,10 +85,10 @@ class Entry:
         return self.round_state is NOT_SENT
 
     def is_plausible(self, count: int, crossings: int) -> bool:
-        """Whether a report is repeated, or has no more crossings than events."""
+        """Whether a report is repeated, or has no more new crossings than new events."""
         return (
             crossings <= self.crossings
-            or (count >= self.reported and crossings <= count - self.round_start)
+            or crossings - self.crossings <= count - self.reported
             # Before its snapshot the start is not known; a changed trigger may pass the same events again.
             or self.round_state is AWAITING_SNAPSHOT
             or self.trigger_changed

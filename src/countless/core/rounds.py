@@ -91,8 +91,26 @@ class Rounds:
         self.setup = self._open_round()
         self._activate()
 
-    def start_next(self) -> Outbox:
-        return self._start(self._open_round())
+    def recover(self) -> Outbox:
+        """Continue from a saved state.
+
+        Without sites no round starts: the state may be an older copy, and the first site that joins names the last
+        round.
+        """
+        if self._ledger:
+            return self._start(self._open_round())
+        self.setup = RoundSetup(self.scheme.name, ExactSum(reconsider_at=0))
+        return self._activate()
+
+    def _start_above(self, number: int) -> Outbox:
+        """Start a round that a site in round `number` cannot have been in."""
+        before, self.number = self.number, max(self.number, number)
+        try:
+            setup = self._open_round()
+        except PlanError:
+            self.number = before
+            raise
+        return self._start(setup)
 
     # From one round to the next
 
@@ -225,6 +243,7 @@ class Rounds:
         return self._apply(entry, effect)
 
     def on_snapshot(self, entry: Entry, count: int) -> Outbox:
+        entry.heard = True
         if entry.round_state is AWAITING_SNAPSHOT:
             entry.apply(SNAPSHOT)
             return self._set_start(entry, count)
@@ -260,17 +279,17 @@ class Rounds:
     # Sites that join and leave
 
     def join(self, site_id: SiteId, hello: Snapshot) -> Outbox:
-        entry = self._ledger.add(site_id, hello.count)
+        is_restored = hello.round >= max(self.number, 1)
+        entry = self._ledger.add(site_id, hello.count, AWAITING_SNAPSHOT if is_restored else CURRENT)
         unexpected = int(self._ledger.present > self._expected_sites)
         self.joined += unexpected
-        if self.setup.slots is not None and entry.slot >= self.setup.slots:
+        if is_restored or (self.setup.slots is not None and entry.slot >= self.setup.slots):
             try:
-                setup = self._open_round()
+                return self._start_above(hello.round)
             except PlanError:  # there is no plan for so many sites
                 self._ledger.discard(entry)
                 self.joined -= unexpected
                 raise
-            return self._start(setup)
         if hello.round == self.number:  # only in round 0: it has a trigger of this round already, its own
             entry.apply(NEW_TRIGGER)
         if not self.awaited:
@@ -280,6 +299,10 @@ class Rounds:
 
     def rejoin(self, entry: Entry, number: int) -> Outbox:
         """A connection is back, to a site that is in round `number`: send what may have been lost with the old one."""
+        is_restored = number >= self.number + entry.heard
+        entry.heard = True
+        if is_restored:
+            return self._start_above(number)
         if number == self.number and not entry.trigger_changed:
             return []
         if entry.round_state is AWAITING_SNAPSHOT:

@@ -21,6 +21,7 @@ from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.core.family.messages import Steps
 from countless.core.messages import SiteId
+from countless.core.site import Site
 from countless.simulator.coordinator import AnyTransport
 from countless.simulator.fuse import Fuse
 from countless.simulator.truth import Label
@@ -172,6 +173,11 @@ class SimulatedClient(Client):
     def counts(self) -> dict[str, int]:
         """What its counters and their windows have counted, by their wire names."""
         return {name: counter.count for name, counter in self._local_counters.items()}
+
+    @property
+    def sites(self) -> list[Site]:
+        """Of its counters and their windows."""
+        return [counter.debug_state() for counter in self._local_counters.values()]
 
     @property
     def labels(self) -> dict[Label, int]:

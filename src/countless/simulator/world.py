@@ -13,6 +13,7 @@ from countless.errors import CountlessError, InvariantBroken
 from countless.server.settings import Settings
 from countless.simulator.cluster import LEASE_S, SHARDS, Cluster
 from countless.simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
+from countless.simulator.counter_rounds import CounterRounds
 from countless.simulator.family_steps import check_steps
 from countless.simulator.process import OpenTransport, Process, in_file
 from countless.simulator.reader import Reader
@@ -95,6 +96,7 @@ class World:
         self.processes: list[Process] = []
         self._sites = [f"site-{number}" for number in range(sites)]
         self._directory = directory
+        self._rounds = CounterRounds()
         self._spending = Spending(rng, profile.budgets, self._loop.time)
         settings = Settings(
             silent_after=SILENT_AFTER_S,
@@ -194,6 +196,7 @@ class World:
     def check(self) -> None:
         self.truth.check(self.service.servers())
         self._spending.check(self.service, self.processes)
+        self._rounds.check(self.service.servers(), self.processes)
         if not self.service.restoring:
             check_steps(self.service.servers(), self.processes)
         failure = self.service.failure()
@@ -362,6 +365,7 @@ class World:
         restored = await self.service.restore(self._choose(self.profile.pauses))
         if restored is not None:
             before, copy = restored
+            self._rounds.on_restored(self.processes)
             self.truth.on_restored(before.lost_with(copy, running))
             self._reader.on_restored()
 

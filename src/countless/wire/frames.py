@@ -107,10 +107,9 @@ class SyncAck(NamedTuple):
 
 
 class Rejoin(NamedTuple):
-    """Down: the site's round is unknown. Join again in round 0, with the count or from zero."""
+    """Down: the counter was deleted. Join again in round 0, from zero."""
 
     counter: str
-    keep_count: bool
 
 
 class CounterRejected(NamedTuple):
@@ -252,7 +251,6 @@ _FIELD_TYPES: dict[str, Any] = {
     "counter": _Name,
     "site": _Name,
     "reason": str,
-    "keep_count": bool,
     "known_counts": tuple[tuple[_Name, _Number], ...],
     "trigger": list[Any],
     "budget": tuple[_Name, _Amount],

@@ -217,30 +217,11 @@ def test_windows_before_the_last_that_left_are_delivered_completely(stream: Wind
 def test_counter_that_was_deleted_begins_again_with_the_next_event(stream: WindowsSession) -> None:
     finish(stream)
     stream.sent()
-    stream.receive(Rejoin(THIS, keep_count=False), Rejoin(NEXT, keep_count=False))
+    stream.receive(Rejoin(THIS), Rejoin(NEXT))
     assert stream.sent() == []
     assert list(stream.counters) == [NEXT]
     stream.windows.add(2)
     assert stream.sent()[0] == Join(NEXT, 0, 2)
-
-
-def test_coordinator_that_lost_its_state_gets_the_finished_window_again(stream: WindowsSession) -> None:
-    finish(stream)
-    stream.sent()
-    stream.receive(Rejoin(THIS, keep_count=True))
-    items = stream.sent()
-    assert (items[0], items[-1]) == (Join(THIS, 0, 5), Leave(THIS, 0, 5))
-
-
-def test_announced_window_that_has_to_join_again_does_so_and_leaves(stream: WindowsSession) -> None:
-    """An older copy of the coordinator's state has it as a member: it would stay open."""
-    finish(stream)
-    stream.receive(LeaveAck(THIS))
-    stream.sent()
-    stream.receive(Rejoin(NEXT, keep_count=True))
-    assert stream.sent() == [Join(NEXT, 0, 0)]
-    stream.session.leave()
-    assert Leave(NEXT, 0, 0) in stream.sent()
 
 
 def sent_of(stream: WindowsSession, *names: str) -> list[UpItem]:

@@ -69,7 +69,7 @@ async def test_sites_of_a_deleted_overflow_series_rejoin_with_a_count_of_zero() 
         harness.server.delete(OVERFLOW)
         harness.server.on_frame(session, connection, [Report(series(1), 0, 11, 1)], 10)  # was under way
         await harness.server.flush()
-        assert connection.received == [Rejoin(series(1), keep_count=False)]
+        assert connection.received == [Rejoin(series(1))]
         await harness.send(session, connection, Join(series(1), 0, 2))
         assert total(harness.server) == 2
 

@@ -16,7 +16,7 @@ async def test_sites_of_a_deleted_counter_rejoin_with_a_count_of_zero() -> None:
         harness.server.delete("hits")
         harness.server.on_frame(session, connection, [Report("hits", 0, 60, 9)], 10)  # was under way
         await harness.server.flush()
-        assert Rejoin("hits", keep_count=False) in connection.received
+        assert Rejoin("hits") in connection.received
         await harness.send(session, connection, Join("hits", 0, 2))
         assert harness.server.counter("hits").published_answer.estimate == 2
         assert harness.store.load()["hits"][1].known == ((SiteId("a", 1), 2),)

@@ -12,7 +12,7 @@ from countless.randomness import SeededRandom
 from countless.server.storage.base import StateStore
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, Rejoin, UpItem
+from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, UpItem
 from support.site_server import site_server
 
 
@@ -51,35 +51,14 @@ async def test_repeated_leave_is_acknowledged_again_also_after_a_restart() -> No
         assert harness.server.counter("hits").coordinator.known_total == 8
 
 
-async def test_coordinator_that_lost_its_state_asks_sites_to_rejoin_with_their_counts() -> None:
+async def test_site_of_a_coordinator_that_lost_its_state_keeps_its_count_and_is_sent_a_higher_round() -> None:
     async with site_server() as harness:
         session, connection = await harness.connect("a")
         in_round_6 = Join("hits", 6, 20), Snapshot("hits", 6, 4), Report("hits", 6, 15, 2)
-        assert Rejoin("hits", keep_count=True) in await harness.send(session, connection, *in_round_6)
-        received = await harness.send(session, connection, Join("hits", 0, 20))
-        assert [item for item in received if isinstance(item, SetTrigger)]
+        received = await harness.send(session, connection, *in_round_6)
+        assert [item.round for item in received if isinstance(item, StartRound)] == [7]
+        await harness.send(session, connection, Snapshot("hits", 7, 20))
         assert harness.server.counter("hits").published_answer.estimate == 20
-
-
-async def test_after_a_restore_a_site_in_a_lost_round_of_the_same_number_gets_the_triggers_of_the_present_one() -> None:
-    """Both coordinators continue from round 0, so both are in round 1. The first has given the site another trigger."""
-    store = MemoryStore()
-    async with site_server(store) as harness:
-        session, connection = await harness.connect("a")
-        await harness.send(session, connection, Join("hits", 0, 5))
-    older_copy = store  # a coordinator continued from here, with round 1, and what it saved is lost
-    async with site_server(older_copy) as harness:
-        session, connection = await harness.connect("a")
-        in_round_1 = Join("hits", 1, 320), Snapshot("hits", 1, 317), Report("hits", 1, 317, 16)
-        assert Rejoin("hits", keep_count=True) in await harness.send(session, connection, *in_round_1)
-        received = await harness.send(session, connection, Join("hits", 0, 320), Snapshot("hits", 0, 320))
-        assert [item.round for item in received if isinstance(item, StartRound)] == [1]
-        await harness.send(session, connection, Snapshot("hits", 1, 320))
-        assert harness.server.counter("hits").coordinator.known_total == 320
-        harness.server.on_disconnect(session, connection)
-        session, connection = await harness.connect("a")  # now it is in the round that it was told of
-        received = await harness.send(session, connection, Join("hits", 1, 321), Snapshot("hits", 1, 320))
-        assert not [item for item in received if isinstance(item, Rejoin)]
 
 
 async def test_frames_on_a_replaced_connection_are_ignored() -> None:

@@ -197,14 +197,9 @@ class SessionCounters:
         name, counter = rejoin.counter, self._counters.get(rejoin.counter)
         if counter is None:
             return
-        announced = counter.announced
-        counter.reset(site_id, 0 if rejoin.keep_count else None)
-        counter.announced = announced and rejoin.keep_count  # then it is a member, and has to leave
+        counter.reset(site_id, None)
         self._joined.discard(name)
-        if not rejoin.keep_count:
-            self._sent.pop(name, None)
-        else:
-            self.queue(name, ())  # nothing but the join
+        self._sent.pop(name, None)
         self.windows.leave_again(name)
 
     def on_rejected(self, item: CounterRejected) -> None:

@@ -13,7 +13,7 @@ from countless.server.sessions.membership import Membership
 from countless.server.sessions.session_table import Session, group_of
 from countless.server.sessions.tombstone_shares import TombstoneShares
 from countless.server.storage.commit import CommitPipeline
-from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, Rejoin
+from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck
 
 
 class CounterMessages:
@@ -62,11 +62,6 @@ class CounterMessages:
         try:
             self._families.require_no_family(name)
             counter, site_id = self._membership.join(session, name)
-            present = counter.coordinator.round
-            if join.round > present or (join.round == present and not session.was_told(name, present)):
-                # The state was lost, or is an older copy, or the counter was deleted.
-                session.reject(name, self._max_ignored)
-                return self._pipeline.send(connection, Rejoin(name, keep_count=True))
             outbox = counter.coordinator.join(site_id, Snapshot(*join))
         except (InvalidParameter, PlanError) as error:
             self._count_rejected()

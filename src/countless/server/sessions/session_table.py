@@ -63,7 +63,6 @@ class Session:
         self.connection: Connection | None = None
         self.peer = UNLIMITED  # who opened the connection: see `shares.py`
         self.version = VERSION  # of the protocol, on this connection
-        self.connections = 0  # since the coordinator started
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
         self.windows_left: dict[str, int] = {}  # by `group_of`: it has left all windows before this one
@@ -103,7 +102,6 @@ class Session:
 
     def new_connection(self) -> None:
         """A site begins by joining all that it knows."""
-        self.connections += 1
         names = (*self.memberships, *self.families) if self._open_windows or self.families else ()
         self.unconfirmed = {name for name in names if group_of(name)}
         self.end_connection()
@@ -176,12 +174,6 @@ class Session:
             return True
         window = parse_window(name)
         return window is not None and window.period < self.windows_left.get(group_of(name), 0)
-
-    def was_told(self, name: str, round: int) -> bool:
-        """Whether this coordinator can have told it of a round. If not, the round is one that an older copy of the
-        state does not know: there may be another of the same number, with other triggers.
-        """
-        return round == 0 or (self.connections > 1 and name in self.memberships)
 
     @property
     def is_member(self) -> bool:

@@ -458,7 +458,7 @@ class SiteServer:
                 session.leave(client_name)
                 if session.connection is not None:
                     session.ignore(client_name)
-                    self._pipeline.send(session.connection, Rejoin(client_name, keep_count=False))
+                    self._pipeline.send(session.connection, Rejoin(client_name))
             if isinstance(counter, WindowedCounter):
                 session.windows_left.pop(counter.group, None)
             session.left.discard(name)
