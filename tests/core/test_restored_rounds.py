@@ -13,12 +13,12 @@ DELTA = 0.1
 
 
 class RestoredWorld(HeldWorld):
-    """Sites that may be away; copies of the state; and the rounds that were active, by the life of the coordinator."""
+    """Sites that may be away; copies of the state; and the rounds that were active, by the run of the coordinator."""
 
     def __init__(self, seed: int = 1) -> None:
         self.scheme = Recording()
         super().__init__(self.scheme, (), alpha=0.2, delta=DELTA, seed=seed)
-        self.lives: list[list[int]] = [self.scheme.active]
+        self.runs: list[list[int]] = [self.scheme.active]
         self.away: set[SiteId] = set()
 
     def run(self, events: int, *, seed: int = 1) -> None:
@@ -33,7 +33,7 @@ class RestoredWorld(HeldWorld):
         """All connections are lost, and no site is connected again yet."""
         self.wire.clear()
         self.scheme.active = []
-        self.lives.append(self.scheme.active)
+        self.runs.append(self.scheme.active)
         self.away = set(self.sites)
         self.restart(copy)
         self.wire.clear()
@@ -55,7 +55,7 @@ class RestoredWorld(HeldWorld):
 
     @property
     def active(self) -> list[int]:
-        return [round for life in self.lives for round in life]
+        return [round for run in self.runs for round in run]
 
     @property
     def spent(self) -> float:
@@ -120,24 +120,24 @@ def test_rounds_that_only_a_late_site_knows_cost_at_most_the_share_from_the_copy
     world.restore(copy)
     world.connect(SiteId(0))
     world.run(60)
-    again = set(world.lives[0]) & set(world.lives[1])
+    again = set(world.runs[0]) & set(world.runs[1])
     assert again
     assert min(again) > copy.round
     before = world.coordinator.round
     world.connect(SiteId(1))
-    assert world.coordinator.round > max(before, *world.lives[0])
+    assert world.coordinator.round > max(before, *world.runs[0])
     world.run(150)
-    assert set(world.lives[0]) & set(world.lives[1]) == again
+    assert set(world.runs[0]) & set(world.runs[1]) == again
     assert world.spent <= DELTA + DELTA / (copy.round + 1)
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_random_runs_spend_each_share_once_unless_nobody_who_knew_was_there(part: int) -> None:
+def test_random_runs_spend_each_share_once_unless_no_site_that_knew_was_there(part: int) -> None:
     ran_again = restores = 0
     for seed in range(part, 240, 4):
         world, known, extra = random_run(seed)
         ran_again += len(world.active) - len(set(world.active))
-        restores += len(world.lives) - 1
+        restores += len(world.runs) - 1
         assert known == world.total, f"seed {seed}"
         assert world.spent <= DELTA * (1 + extra), f"seed {seed}"
     assert restores > 60
@@ -173,7 +173,7 @@ def random_run(seed: int) -> tuple[RestoredWorld, int, float]:
                 world.connect(site_id)
                 assert all(round > named for round in world.scheme.active[active:]), f"seed {seed}"
         world.deliver_all()
-        assert world.scheme.active == sorted(set(world.scheme.active)), f"seed {seed}: twice in one life"
+        assert world.scheme.active == sorted(set(world.scheme.active)), f"seed {seed}: twice in one run"
     world.connect_all()
     world.restart()
     world.deliver_all()

@@ -11,12 +11,14 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement, pairwise
-from math import exp, factorial, prod, ulp
+from math import exp, factorial, log, prod, ulp
 
 import pytest
 
-from countless.planning.dithered.plan import DitheredPlan, threshold_windows
+from countless.planning.dithered.check import check_dithered, risks, rounding_factor
+from countless.planning.dithered.plan import THRESHOLD_RESOLUTION, DitheredPlan, threshold_windows
 from countless.planning.dithered.ready_made import quick_plan_dithered
+from countless.planning.dithered.schedule import Shape, rounding_nats, solve
 from countless.randomness import SeededRandom
 
 Cells = tuple[int, ...]  # each named by its upper end
@@ -150,3 +152,21 @@ def test_drawn_thresholds_are_right_to_one_unit_in_the_last_place(sites: int, al
             rng = SeededRandom(seed)
             found = errors(plan, [rng.random() for _ in plan.phases])
             assert max(found) <= ulp(plan.steps_per_round)
+
+
+@pytest.mark.parametrize("last", [1000.0, 2.0**20 - 1, 2.0**20, 2.0**20 + 1, 2.0**21 - 1, 2.0**21, 3.0 * 2**24])
+def test_four_units_in_the_last_place_are_charged_wherever_a_round_ends(last: float) -> None:
+    """Just above 2^20 steps, 800 phases need 0.0122 nats."""
+    need = 800 * 4 * (4 * ulp(last)) / THRESHOLD_RESOLUTION
+    assert log(rounding_factor(800, last)) >= need
+    assert rounding_nats(last) >= log(rounding_factor(800, last))
+    assert log(rounding_factor(1600, last)) >= 2 * need
+
+
+def test_round_that_ends_above_two_to_the_twenty_steps_is_planned_with_the_charge_that_the_check_demands() -> None:
+    lengths = (2.0**20 / 40 + 1,) * 40
+    allowance, phases = solve(1000, 0.01, 2.0**-10, Shape(lengths, (60.0,) * 40))
+    plan = DitheredPlan(1000, 0.01, 2.0**-10, allowance, phases, ())
+    assert 2.0**20 < phases[-1].position + phases[-1].length < 2.0**20 * 1.1
+    check_dithered(plan)
+    assert max(risks(plan, [(1.0, 1000)])) <= plan.eta / 40

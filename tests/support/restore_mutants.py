@@ -39,7 +39,7 @@ def believes_that_a_site_is_in_its_own_round_of_the_same_number(patch: pytest.Mo
     original = Rounds.rejoin
 
     def rejoin(self: Rounds, entry: Entry, number: int) -> Outbox:
-        entry.heard = True
+        entry.joined = True
         return original(self, entry, number)
 
     patch.setattr(Rounds, "rejoin", rejoin)

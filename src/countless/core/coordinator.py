@@ -72,7 +72,7 @@ class Coordinator:
         for site_id in fleet:
             self._ledger.add(site_id, 0)
         for site_id, known in saved.known:
-            self._ledger.add(site_id, known, AWAITING_SNAPSHOT).heard = False
+            self._ledger.add(site_id, known, AWAITING_SNAPSHOT).joined = False
         self._rounds = Rounds(
             counter,
             scheme,

@@ -31,7 +31,7 @@ class Entry:
         "asked_in",
         "crossings",
         "exact_below",
-        "heard",
+        "joined",
         "presence",
         "reported",
         "round_start",
@@ -46,7 +46,7 @@ class Entry:
         self.round_start = count  # the count at which it adopted the trigger of this round
         self.crossings = 0  # points of its trigger passed in this round
         self.exact_below: float = 0  # if it was not sent its trigger: below this count, the one in force reports all
-        self.heard = True  # False: loaded, and it has not named its round to this coordinator yet
+        self.joined = True  # False: loaded, and it has not named its round to this coordinator yet
         self.asked_in = 0  # while its snapshot is awaited: the first round that it was asked in
         self.slot = slot  # its index in the estimator of this round
         self.round_state = round_state

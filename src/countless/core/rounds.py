@@ -243,7 +243,7 @@ class Rounds:
         return self._apply(entry, effect)
 
     def on_snapshot(self, entry: Entry, count: int) -> Outbox:
-        entry.heard = True
+        entry.joined = True
         if entry.round_state is AWAITING_SNAPSHOT:
             entry.apply(SNAPSHOT)
             return self._set_start(entry, count)
@@ -299,8 +299,8 @@ class Rounds:
 
     def rejoin(self, entry: Entry, number: int) -> Outbox:
         """A connection is back, to a site that is in round `number`: send what may have been lost with the old one."""
-        is_restored = number >= self.number + entry.heard
-        entry.heard = True
+        is_restored = number >= self.number + entry.joined
+        entry.joined = True
         if is_restored:
             return self._start_above(number)
         if number == self.number and not entry.trigger_changed:

@@ -1,7 +1,7 @@
 """Rounds of counters: no site is in a round that its coordinator has not sent it, and no number is used twice.
 
 After a restore from an older copy, a round of the coordinator is above every round that a site which has joined again
-was in before. Rounds that nobody who has joined was in may run again: the coordinator cannot know them.
+was in before. Rounds in which none of these sites was may run again: the coordinator cannot know them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,7 +31,7 @@ class CounterRounds:
                 coordinator = counter.coordinator
                 state = coordinator.debug_state()
                 present = {each: entry for each, entry in state.entries.items() if entry.presence is not DEPARTED}
-                joined = {each: entry for each, entry in present.items() if entry.heard}
+                joined = {each: entry for each, entry in present.items() if entry.joined}
                 for site in (each for each in sites if each.counter == name and each.site_id in joined):
                     self._check_site(site, coordinator.round)
                     is_current = joined[site.site_id].round_state is CURRENT and site.round == coordinator.round

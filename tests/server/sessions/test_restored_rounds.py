@@ -74,17 +74,17 @@ async def test_rounds_after_restores_from_an_old_copy_have_new_numbers(
     names: tuple[str, ...], scheme: Recording, tmp_path: Path
 ) -> None:
     state, copy, fleet = tmp_path / "countless.sqlite", tmp_path / "copy", Fleet()
-    for life in range(4):
-        if life:
+    for restored in range(4):
+        if restored:
             restore(copy, state)
         async with opened(state) as harness:
             for name in fleet.sites:
                 await fleet.connect(harness, name)
-            for name in () if life else names:
+            for name in () if restored else names:
                 await fleet.connect(harness, name)
             for number in range(30):
                 await fleet.count(harness, list(fleet.sites)[number % len(fleet.sites)])
-            if not life:
+            if not restored:
                 back_up(state, copy)
             for name in {"a", "b", "c"} - fleet.sites.keys():
                 await fleet.connect(harness, name)

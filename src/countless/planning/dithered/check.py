@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
-from math import e, exp, inf, isfinite, log, pi, sinh, sqrt
+from math import e, exp, inf, isfinite, log, pi, sinh, sqrt, ulp
 from operator import mul
 from typing import NamedTuple
 
@@ -24,8 +24,9 @@ from countless.errors import PlanError
 from countless.planning.dithered.plan import DitheredPlan, Phase
 
 # What our own rounding may have lost, as a part of every recomputed probability, and what that of drawn thresholds may
-# add, for so many phases and steps; see "Rounding" in the docs, and the end of its section 4.
-_ROUNDING, _PHASES, _STEPS = 0.007, 800, 2**20
+# add, for that many phases and while a unit in the last place of a threshold is that: below 2^20 steps. See "Rounding"
+# in the docs, and the end of its section 4.
+_ROUNDING, _PHASES, _LAST_PLACE = 0.007, 800, 2.0**-33
 # Positions are sums of up to thousands of floats: this much relative difference is the order of summation.
 _SAME = 1e-9
 # Volumes that become smaller than this part of the others lose digits, and the plan is refused.
@@ -188,7 +189,7 @@ def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
     hazards = [before.slope or exp(after.most - before.most) for before, after in pairwise(all_weights)]
     # Nats: see "Drawing thresholds".
     drawn = (_most_in_one_block(plan) + 1) * plan.resolution * max(hazards, default=0.0)
-    rounding = (1 + _ROUNDING) ** (max(1.0, len(phases) / _PHASES) * max(1.0, late_ends[-1] / _STEPS))
+    rounding = rounding_factor(len(phases), late_ends[-1])
     risks = []
     for j, (phase, weights) in enumerate(zip(phases, all_weights, strict=True)):
         tail = Tail(widths, phase.slack_late - plan.resolution)
@@ -196,6 +197,14 @@ def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
         early = below[j] + weights.most + Tail(widths, phase.slack_early - plan.resolution).log(0.0)
         risks.append((exp(min(late, 700.0)) + exp(min(early, 700.0))) * exp(min(drawn, 700.0)) * rounding)
     return risks
+
+
+def rounding_factor(phases: int, last: float) -> float:
+    """How much likelier rounding may make an error, in a round of these phases whose thresholds are at most `last`.
+
+    The last place doubles at each power of two, and is the same from one to the next.
+    """
+    return exp(log(1 + _ROUNDING) * max(1.0, phases / _PHASES) * max(1.0, ulp(last) / _LAST_PLACE))
 
 
 def _most_in_one_block(plan: DitheredPlan) -> int:

@@ -7,7 +7,7 @@ slack and the allowance. So every shape gives a round with a proof; `dithered_se
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from math import exp, inf, log
+from math import exp, inf, log, ulp
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -27,9 +27,9 @@ _EVENT = 1 / MIN_STEP
 # Relative inflation: far above the rounding of the sums here, far below what costs a message.
 _SAFETY = 1e-9
 # Nats added to every union bound: a thousand times what rounding in the volumes and tails can lose, and 0.007 for the
-# rounding of drawn thresholds, which doubles with the steps of a round. `solve` adds what the resolution of the
-# thresholds may add to their density.
-_MARGIN, _MARGIN_STEPS = 0.007 + 1e-6, 2**20
+# rounding of drawn thresholds while a unit in their last place is this one, as it is below 2^20 steps. `solve` adds
+# what the resolution of the thresholds may add to their density.
+_MARGIN, _LAST_PLACE = 0.007 + 1e-6, 2.0**-33
 _MIN_LENGTH = 1.05
 # `candidate_rounds` moves the phases' needs this part of the way towards their mean.
 _RELAXATION = 0.5
@@ -94,8 +94,9 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
     hazards = [
         slope or exp(after - before) for (_, slope), (before, after) in zip(tangents, pairwise(most), strict=False)
     ]
-    margin = _MARGIN * max(1.0, 1.1 * tops[-1] / _MARGIN_STEPS)  # the last phase ends late by less than a tenth
-    share = log(2 / risk) + margin + (crowd + 1) * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
+    share = (
+        log(2 / risk) + rounding_nats(1.1 * tops[-1]) + (crowd + 1) * THRESHOLD_RESOLUTION * max(hazards, default=0.0)
+    )
     early, tilt_early = slack(sites, 0.0, _constant(share + later.log_share(1)))
     early += THRESHOLD_RESOLUTION
     # No phase may end before the first event. A longer first phase moves all windows alike: no volume changes.
@@ -124,6 +125,11 @@ def solve(sites: int, alpha: float, eta: float, shape: Shape) -> Round:
         position, low = position + length, max(low, first - early)
         volume = volume.with_point(max(0.0, low - _EVENT), high + _EVENT)
     return Round(_least_allowance(alpha, phases), tuple(phases))
+
+
+def rounding_nats(last: float) -> float:
+    """For thresholds up to `last`. A unit in the last place doubles at each power of two."""
+    return _MARGIN * max(1.0, ulp(last) / _LAST_PLACE)
 
 
 def _largest_crowd(windows: list[tuple[float, float]]) -> int:
