@@ -9,6 +9,7 @@ import pytest
 import typer.main
 from typer.core import TyperCommand, TyperGroup
 
+from countless.cli import coordinator
 from countless.cli.commands import build
 from countless.cli.main import main
 
@@ -33,7 +34,15 @@ def command_of(words: list[str]) -> TyperCommand:
 
 
 def run_command(*arguments: str, **variables: str) -> CompletedProcess[str]:
-    """The command with these environment variables, as `subprocess.run` would describe it."""
+    """The command with these environment variables, as `subprocess.run` would describe it. It waits for no coordinator
+    that is starting.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator, "WAIT_S", 0.0)
+        return run_waiting_command(*arguments, **variables)
+
+
+def run_waiting_command(*arguments: str, **variables: str) -> CompletedProcess[str]:
     output, errors = StringIO(), StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(errors):
         for name, value in variables.items():

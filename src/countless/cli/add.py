@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.coordinator import wait_for_start
 from countless.cli.options import DEFAULT_URL, Token, Url
 
 EXAMPLE = "Example:  countless add requests 5"
@@ -11,7 +12,7 @@ EXAMPLE = "Example:  countless add requests 5"
 
 def add(
     name: Annotated[str, typer.Argument(help="The counter.")],
-    n: Annotated[int, typer.Argument(help="How many events.")] = 1,
+    n: Annotated[int, typer.Argument(help="How many events.", min=1)] = 1,
     url: Url = DEFAULT_URL,
     token: Token = None,
     timeout: Annotated[float, typer.Option(help="Wait this many seconds for the coordinator.")] = 10.0,
@@ -23,7 +24,11 @@ def add(
     from countless.client.client import connect
 
     client = connect(url, token)
-    client.counter(name).add(n)
-    if not client.close(timeout):
-        typer.echo(f"countless: not delivered: {client.last_error or 'no answer in time'}", err=True)
+    counter = client.counter(name)
+    problem = wait_for_start(url, timeout)
+    if problem is None:
+        counter.add(n)
+        problem = None if client.close(timeout) else client.last_error or "no answer in time"
+    if problem is not None:
+        typer.echo(f"countless: not delivered: {problem}", err=True)
         raise typer.Exit(1)

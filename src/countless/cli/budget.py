@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
@@ -61,13 +62,13 @@ def create(
     """
     period = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
     rule = _given(_changes(limit, slack, on_loss, on_unreachable, max_names) | period)
-    _print(ApiClient(url, token).request("POST", _PATH, {"name": name, **rule}), as_json)
+    _print(coordinator(url, token).request("POST", _PATH, {"name": name, **rule}), as_json)
 
 
 @app.command("list", epilog="Example:  countless budget list --json")
 def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """List all budgets and how much of each is used."""
-    budgets = list(ApiClient(url, token).budgets())
+    budgets = list(coordinator(url, token).budgets())
     if as_json:
         print(json.dumps(budgets))
         return
@@ -80,7 +81,7 @@ def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) ->
 @app.command(epilog="Example:  countless budget get acme/tokens")
 def get(name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """Read how much of a budget is used."""
-    _print(ApiClient(url, token).request("GET", _path(name)), as_json)
+    _print(coordinator(url, token).request("GET", _path(name)), as_json)
 
 
 @app.command("set", epilog="Example:  countless budget set acme/tokens --limit 60M")
@@ -99,26 +100,26 @@ def set_(
     rule = _given(_changes(limit, slack, on_loss, on_unreachable, max_names))
     if not rule:
         raise typer.TyperException("nothing to change: give --limit, --slack or another option")
-    _print(ApiClient(url, token).request("PATCH", _path(name), rule), as_json)
+    _print(coordinator(url, token).request("PATCH", _path(name), rule), as_json)
 
 
 @app.command(epilog="Example:  countless budget reset acme/tokens")
 def reset(name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """Start the current period of a budget again, with the whole limit."""
-    _print(ApiClient(url, token).request("POST", f"{_path(name)}/reset"), as_json)
+    _print(coordinator(url, token).request("POST", f"{_path(name)}/reset"), as_json)
 
 
 @app.command(epilog="Example:  countless budget watch acme/tokens")
 def watch(name: Name, url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """Print a budget now and whenever it changes."""
-    for status in _changing(ApiClient(url, token), name):
+    for status in _changing(coordinator(url, token), name):
         _print(status, as_json)
 
 
 @app.command(epilog="Example:  countless budget delete acme/tokens")
 def delete(name: Name, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Delete a budget."""
-    ApiClient(url, token).request("DELETE", _path(name))
+    coordinator(url, token).request("DELETE", _path(name))
 
 
 def _path(name: str) -> str:

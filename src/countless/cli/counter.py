@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_total
-from countless.client.api import ApiClient
 
 _PATH = "/api/v1/counters"
 app = typer.Typer(help=__doc__)
@@ -63,13 +63,13 @@ def create(
         per=per, tz=tz, anchor=anchor, floor=floor, keep=keep, alpha=alpha, delta=delta, scheme=scheme,
         adversary=adversary, label_cap=label_cap, family=family or None, epsilon=epsilon,
     )  # fmt: skip
-    _print(ApiClient(url, token).request("POST", _PATH, {"name": name, **rule}), as_json)
+    _print(coordinator(url, token).request("POST", _PATH, {"name": name, **rule}), as_json)
 
 
 @app.command("list", epilog="Example:  countless counter list --json")
 def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """List all counters with their totals."""
-    answers = list(ApiClient(url, token).counters())
+    answers = list(coordinator(url, token).counters())
     if as_json:
         print(json.dumps(answers))
         return
@@ -103,13 +103,13 @@ def set_(
     )  # fmt: skip
     if not rule:
         raise typer.TyperException("nothing to change: give --alpha, --keep or another option")
-    _print(ApiClient(url, token).request("PATCH", f"{_PATH}/{quote(name)}", rule), as_json)
+    _print(coordinator(url, token).request("PATCH", f"{_PATH}/{quote(name)}", rule), as_json)
 
 
 @app.command(epilog="Example:  countless counter delete requests")
 def delete(name: Name, url: Url = DEFAULT_URL, token: Token = None) -> None:
     """Delete a counter and all it has counted."""
-    ApiClient(url, token).request("DELETE", f"{_PATH}/{quote(name)}")
+    coordinator(url, token).request("DELETE", f"{_PATH}/{quote(name)}")
 
 
 def _rule(**given: Any) -> dict[str, object]:

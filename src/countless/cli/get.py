@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Rolling, Token, Url, Window, require_at_most_one
 from countless.client.answers import parse_rolling, parse_total, parse_window
-from countless.client.api import ApiClient
 
 EXAMPLE = "Example:  countless get requests --window today"
 
@@ -28,7 +28,7 @@ def get(
     that contains it.
     """
     query = require_at_most_one(window=window, rolling=rolling)
-    answer = ApiClient(url, token).answer(name, **query)
+    answer = coordinator(url, token).answer(name, **query)
     if as_json:
         print(json.dumps(answer))
     else:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.numbers import quantile_share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url, Window
 from countless.client.answers import parse_quantiles
-from countless.client.api import ApiClient
 
 EXAMPLE = "Example:  countless quantile latency_ms p50 p99"
 
@@ -26,5 +26,5 @@ def quantile(
     Windows are as for `countless get`.
     """
     wanted = [repr(quantile_share(share)) for share in shares or ()]
-    answer = ApiClient(url, token).quantiles(name, *wanted, window=window)
+    answer = coordinator(url, token).quantiles(name, *wanted, window=window)
     print(json.dumps(answer) if as_json else parse_quantiles(answer))

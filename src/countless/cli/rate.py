@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_rolling
-from countless.client.api import ApiClient
 from countless.core.durations import ROLLING, require_duration
 
 EXAMPLE = "Example:  countless rate requests --rolling 5m"
@@ -22,5 +22,5 @@ def rate(
 ) -> None:
     """Read how many events per second there are now."""
     require_duration("rolling", rolling, *ROLLING)
-    answer = ApiClient(url, token).answer(name, rolling=rolling)
+    answer = coordinator(url, token).answer(name, rolling=rolling)
     print(json.dumps(answer) if as_json else parse_rolling(answer).rate)

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
-from countless.client.api import ApiClient
 
 _PATH = "/api/v1/sites"
 app = typer.Typer(help=__doc__)
@@ -19,7 +19,7 @@ app = typer.Typer(help=__doc__)
 @app.command("list", epilog="Example:  countless site list --json")
 def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: Json = False) -> None:
     """List all sites with their states."""
-    found = ApiClient(url, token).request("GET", _PATH)["sites"]
+    found = coordinator(url, token).request("GET", _PATH)["sites"]
     if as_json:
         print(json.dumps(found))
         return
@@ -47,7 +47,7 @@ def forget(
     """
     if (name is None) is (older_than is None):
         raise typer.TyperException("give the name of a site or --older-than, and not both")
-    api = ApiClient(url, token)
+    api = coordinator(url, token)
     if name is not None:
         result = api.request("DELETE", f"{_PATH}/{quote(name)}")
     else:

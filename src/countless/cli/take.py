@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.coordinator import wait_for_start
 from countless.cli.numbers import number_of_units
 from countless.cli.options import DEFAULT_URL, Token, Url
 
@@ -25,12 +26,18 @@ def take(
     answer.
     """
     from countless.client.client import connect
+    from countless.core.budget.amounts import require_amount
     from countless.core.budget.decision import Reason
 
     units = number_of_units("n", n)
+    require_amount("n", units)
     client = connect(url, token)
+    budget = client.budget(name)
+    if problem := wait_for_start(url, wait):
+        typer.echo(f"countless: {units} of {name}: unreachable ({problem})", err=True)
+        raise typer.Exit(EX_TEMPFAIL)
     try:
-        decision = client.budget(name).take(units, wait=wait)
+        decision = budget.take(units, wait=wait)
     finally:
         handed_in = client.close(min(wait, 5.0))
     if decision and not handed_in:

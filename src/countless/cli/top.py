@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.numbers import share as parse_share
 from countless.cli.options import DEFAULT_URL, Json, Rolling, Token, Url, Window, require_at_most_one
 from countless.client.answers import parse_top
-from countless.client.api import ApiClient
 
 EXAMPLE = "Example:  countless top requests --limit 10 --rolling 5m --live"
 _REFRESH_S = 1.0
@@ -34,7 +34,7 @@ def top(
     `countless get`.
     """
     query = {"share": repr(parse_share("share", share)), **require_at_most_one(window=window, rolling=rolling)}
-    client = ApiClient(url, token)
+    client = coordinator(url, token)
     while True:
         answer = client.top(name, **query)
         shown = _text(answer, limit, as_json)

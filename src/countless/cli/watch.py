@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_total
-from countless.client.api import ApiClient
 from countless.client.watch import follow
 from countless.core.threshold import Threshold, Verdict
 
@@ -28,7 +28,7 @@ def watch(
     """
     threshold = None if over is None else Threshold(over)
     last: Verdict | None = None
-    for answer in follow(ApiClient(url, token), name, _say_lost):
+    for answer in follow(coordinator(url, token), name, _say_lost):
         print(json.dumps(answer) if as_json else parse_total(answer), flush=True)
         for verdict in threshold.new_verdicts(last, answer["lower"], answer["upper"]) if threshold else ():
             typer.echo(f"{verdict} over {over:,}", err=True)

@@ -32,11 +32,11 @@ def find_token(endpoint: Endpoint, token: str | None = None) -> tuple[str | None
         return usable(variable), "that of COUNTLESS_TOKEN"
     if file:
         return read_token(file), f"that in {file} (COUNTLESS_TOKEN_FILE)"
-    found = local_token(endpoint.port) if _is_loopback(endpoint.host) else None
+    found = local_token(endpoint.port) if is_loopback(endpoint.host) else None
     return (None, "") if found is None else (found[0], f"that in {found[1]}")
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -56,6 +56,8 @@ def no_coordinator(endpoint: Endpoint, where: str, error: Exception) -> str:
         hint = " (it does not use TLS: does its address begin with http://?)"
     elif isinstance(error, RemoteDisconnected | ConnectionResetError) and not endpoint.secure:
         hint = " (if it uses TLS, its address begins with https://)"
+    elif isinstance(error, ConnectionRefusedError):
+        return f"no coordinator at {where}: connection refused{hint}"
     return f"no coordinator at {where}: {error}{hint}"
 
 
