@@ -85,8 +85,8 @@ def test_midpoint_of_one_number_is_that_number() -> None:
 def test_dict_of_an_answer_has_its_bounds_and_no_round() -> None:
     assert ANSWER.as_dict() == {
         "estimate": 1000,
-        "lower": 800.0,
-        "upper": ANSWER.upper,
+        "lower": 800,
+        "upper": 1334,  # 1,333.3
         "alpha": 0.25,
         "delta": 0.05,
         "state": "holding",

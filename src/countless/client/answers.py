@@ -16,9 +16,9 @@ class TotalCount(NamedTuple):
     """The total of everything that was ever counted."""
 
     counter: str
-    estimate: float
-    lower: float
-    upper: float
+    estimate: int
+    lower: int
+    upper: int
     state: StateName
     as_of: datetime
     per: str | None = None
@@ -42,9 +42,9 @@ class WindowCount(NamedTuple):
     window: str  # as it was asked for
     start: datetime
     end: datetime  # the first moment after it
-    estimate: float
-    lower: float
-    upper: float
+    estimate: int
+    lower: int
+    upper: int
     state: StateName
     complete: bool
     known_since: datetime | None
@@ -105,9 +105,9 @@ class RollingCount(NamedTuple):
     over: str  # the length of the span, as it was asked for
     start: datetime
     end: datetime
-    estimate: float
-    lower: float
-    upper: float
+    estimate: int
+    lower: int
+    upper: int
     state: StateName
     known_since: datetime | None
     rate: Rate
@@ -130,9 +130,9 @@ class SeriesCount(NamedTuple):
     """The count of one labelled series."""
 
     counter: str  # the name of the series, with its labels
-    estimate: float
-    lower: float
-    upper: float
+    estimate: int
+    lower: int
+    upper: int
     state: StateName
 
 
@@ -145,9 +145,9 @@ class TopCounts(NamedTuple):
 
     counter: str
     share: float
-    estimate: float
-    lower: float
-    upper: float
+    estimate: int
+    lower: int
+    upper: int
     state: StateName
     series: tuple[SeriesCount, ...]
     as_of: datetime
@@ -193,9 +193,9 @@ class Quantiles(NamedTuple):
     """
 
     counter: str
-    estimate: float
-    lower: float
-    upper: float
+    estimate: int
+    lower: int
+    upper: int
     state: StateName
     quantiles: tuple[QuantileValue, ...]
     as_of: datetime

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from math import ceil
+from math import ceil, floor
 from typing import NamedTuple
 
 from countless.core.messages import SiteName
@@ -71,6 +71,15 @@ def within(estimate: float, alpha: float, total: int, floor: int = 0) -> bool:
     return lower <= total <= upper
 
 
+def whole(estimate: float, lower: float, upper: float) -> tuple[int, int, int]:
+    """A total with its bounds as integers, which totals are: rounded, and the bounds to the outside.
+
+    >>> whole(1000.4, 990.5, 1010.2)
+    (1000, 990, 1011)
+    """
+    return round(estimate), floor(lower), ceil(upper)
+
+
 class Answer(NamedTuple):
     """A total with its bounds: with probability 1 - delta, at every moment, lower <= truth <= upper.
 
@@ -114,9 +123,9 @@ class Answer(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         """What a program may log or send as JSON: the fields that everyone may see, and the bounds."""
-        lower, upper = self.bounds
+        estimate, lower, upper = whole(self.estimate, *self.bounds)
         return {
-            "estimate": self.estimate,
+            "estimate": estimate,
             "lower": lower,
             "upper": upper,
             "alpha": self.alpha,
@@ -132,7 +141,8 @@ class Answer(NamedTuple):
         return lower <= total <= upper
 
     def __repr__(self) -> str:
-        fields = self.as_dict() | {"round": self.round, "silent": self.silent}
+        numbers = {"estimate": self.estimate, "lower": self.lower, "upper": self.upper}
+        fields = self.as_dict() | numbers | {"round": self.round, "silent": self.silent}
         return f"Answer({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
     def __str__(self) -> str:

@@ -79,7 +79,7 @@ class Reader:
         """
         if self._of_family:
             return answer.lower < before.lower
-        return answer.estimate < before.estimate and answer.upper - answer.estimate >= 1
+        return answer.estimate < before.estimate and answer.upper - answer.estimate > 1
 
     def on_restored(self) -> None:
         """The state is an older copy: totals may have fallen."""

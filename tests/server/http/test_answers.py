@@ -3,23 +3,33 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from math import ceil
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from starlette.requests import Request
 
-from countless.core.answer import State
+from countless.core.answer import Answer, State
 from countless.core.messages import Report
 from countless.core.threshold import Threshold
+from countless.core.windows.window import total_answer
 from countless.errors import InvalidParameter
 from countless.server.http.access.auth import Access
-from countless.server.http.answers.published import HEARTBEAT, event_stream, parse_threshold, server_sent_events
+from countless.server.http.answers.published import (
+    HEARTBEAT,
+    event_stream,
+    parse_threshold,
+    public_view,
+    server_sent_events,
+)
 from countless.server.http.answers.sums import answer_changes
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
+from countless.server.storage.save_health import SaveHealth
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.wire.frames import Join, Sync
@@ -37,10 +47,31 @@ async def next_event(events: AsyncIterator[bytes]) -> tuple[str, dict[str, Any]]
     return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
+def bounds_of(total: int) -> tuple[int, int]:
+    return int(total / 1.1), ceil(total / 0.9)
+
+
+def test_counts_are_integers_rounded_to_the_outside() -> None:
+    """Of an answer with secrets, bounds follow from alpha, and the estimate may lie between two integers."""
+    answer = Answer(10_000.5, 0.01, 0.05, State.HOLDING, 1, 10, "lattice")
+    assert answer.bounds == pytest.approx((9901.485, 10101.515))
+    shown = msgspec.json.decode(msgspec.json.encode(public_view(named("hits", answer))))
+    assert [shown[field] for field in ("estimate", "lower", "upper")] == [10_000, 9_901, 10_102]
+    assert {field: shown[field] for field in ("estimate", "lower", "upper")}.items() <= answer.as_dict().items()
+    assert all(type(answer.as_dict()[field]) is int for field in ("estimate", "lower", "upper"))
+    total = total_answer(10**30, [answer], 0, alpha=0.01, delta=0.05, scheme="lattice").as_dict()
+    assert all(type(total[field]) is int for field in ("estimate", "lower", "upper"))
+    assert json.loads(json.dumps(total))["estimate"] == pytest.approx(10**30)
+
+
+def named(name: str, answer: Answer) -> Any:
+    return SimpleNamespace(name=name, published_answer=answer, health=SaveHealth())
+
+
 async def test_possibly_comes_before_certainly_and_each_comes_once() -> None:
     async def answers() -> AsyncIterator[PublicAnswer]:
         for total in (800, 1000, 1050, 1200, 1300):
-            yield PublicAnswer("hits", total, total / 1.1, total / 0.9, State.HOLDING, "")
+            yield PublicAnswer("hits", total, *bounds_of(total), State.HOLDING, "")
 
     received = [event.decode().split("\n") async for event in server_sent_events(answers(), Threshold(1000))]
     kinds = [kind.removeprefix("event: ") for kind, *_ in received]

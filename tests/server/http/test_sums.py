@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from countless.client.answers import parse_top
-from countless.core.answer import Answer, State
+from countless.core.answer import Answer, State, whole
 from countless.core.messages import Report
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.app import build_app
@@ -149,24 +148,16 @@ def test_sum_and_top_hold_if_the_bounds_of_the_series_do(parts: list[tuple[int, 
     alpha, answers = 0.1, []
     for number, (count, error) in enumerate(parts):
         each = Answer(count * (1 + alpha * error), alpha, 0.05, State.HOLDING, 1, 1, "lattice")
-        answers.append(PublicAnswer(f'x{{n="{number}"}}', each.estimate, each.lower, each.upper, each.state, ""))
+        answers.append(PublicAnswer(f'x{{n="{number}"}}', *whole(each.estimate, *each.bounds), each.state, ""))
     answer, true = summed("x", answers), sum(count for count, _ in parts)
-    assert answer.lower <= true * (1 + 1e-12)
-    assert answer.upper >= true * (1 - 1e-12)
-    assert abs(answer.estimate - true) <= alpha * true * (1 + 1e-12)
+    assert answer.lower <= true <= answer.upper
+    assert abs(answer.estimate - true) <= alpha * true * (1 + 1e-12) + len(parts) / 2  # each is rounded
     listed = {row.counter for row in top_answer("x", answers, share).series}
     for part, (count, _) in zip(answers, parts, strict=True):
         if count and count >= share * true * (1 + 1e-12):
             assert part.counter in listed
         if part.counter in listed:
             assert count >= share * true * ((1 - alpha) / (1 + alpha)) ** 2 - 1
-
-
-@given(st.lists(st.floats(0, 1e15), min_size=2, max_size=8), st.randoms(use_true_random=False))
-def test_sum_does_not_depend_on_the_order_of_the_series(estimates: list[float], random: Random) -> None:
-    answers = [PublicAnswer("x{}", estimate, estimate, estimate, State.HOLDING, "") for estimate in estimates]
-    shuffled = random.sample(answers, len(answers))
-    assert summed("x", answers).estimate == summed("x", shuffled).estimate
 
 
 def test_worst_state_of_the_series_is_that_of_the_sum() -> None:

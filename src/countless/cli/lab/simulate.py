@@ -100,7 +100,7 @@ def _measured(outcome: Outcome) -> dict[str, Any]:
         "messages_down": outcome.messages.down,
         "bytes": outcome.messages.bytes,
         "rounds": outcome.rounds,
-        "estimate": outcome.estimate,
+        "estimate": round(outcome.estimate),
         "worst_error_over_alpha": outcome.worst_error_over_alpha,
         "inside": outcome.inside,
         "randomised": outcome.randomised,

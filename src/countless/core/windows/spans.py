@@ -34,9 +34,9 @@ class SpanCount(NamedTuple):
 
     start: float  # seconds since 1970
     end: float  # the first moment after it
-    lower: float
-    estimate: float
-    upper: float
+    lower: int
+    estimate: int
+    upper: int
     state: WindowState = WindowState.CLOSED
     lost: int = 0  # sites that ended without saying how much they had counted
     waiting: int = 0  # sites that have not finished a window of the span, or an earlier one

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from countless.core.answer import Answer, State, worst_state
+from countless.core.answer import Answer, State, whole, worst_state
 from countless.core.messages import SiteName
 
 
@@ -60,11 +60,9 @@ class TotalAnswer(NamedTuple):
 
     def as_dict(self) -> dict[str, object]:
         """What a program may log or send as JSON: the fields that everyone may see."""
-        return {
-            name: str(value) if name == "state" else value
-            for name, value in self._asdict().items()
-            if name not in ("round", "silent")
-        }
+        fields = {name: value for name, value in self._asdict().items() if name not in ("round", "silent")}
+        numbers = zip(("estimate", "lower", "upper"), whole(self.estimate, *self.bounds), strict=True)
+        return fields | dict(numbers) | {"state": str(self.state)}
 
     def contains(self, total: int) -> bool:
         """Whether `total` is between the bounds."""

@@ -5,7 +5,7 @@ from heapq import nlargest
 from math import inf
 from typing import NamedTuple
 
-from countless.core.answer import State
+from countless.core.answer import State, whole
 from countless.core.family.answer import LabelCounts
 from countless.core.family.messages import OVERFLOW
 from countless.errors import InvalidParameter
@@ -45,7 +45,8 @@ def family_window(part: AnyFamily | LabelView, window: str) -> tuple[LabelCounts
     span, now = read_span(family, window)
     answer, counts = span_answer(family, window, span, now), family.labels_between(span.start, span.end)
     if isinstance(part, LabelView):
-        _, answer.estimate, answer.lower, answer.upper = counts.answer(family.label_of(part.name))
+        _, *numbers = counts.answer(family.label_of(part.name))
+        answer.estimate, answer.lower, answer.upper = whole(*numbers)
         answer.counter = part.name
     return counts, answer
 
@@ -57,9 +58,9 @@ def family_top(family: AnyFamily, share: float, window: str | None = None) -> To
     counts, state = labels_of(family, window)
     top = family.top(share, counts, MAX_TOP_LABELS)
     labels = [*top.labels, *([top.overflow] if OVERFLOW in counts.counts else [])]
-    rows = [TopRow(family.series_name(x.label or ""), x.estimate, x.lower, x.upper, state) for x in labels]
-    _, estimate, lower, upper = top.total
-    return TopAnswer(family.name, share, estimate, lower, upper, state, rows, as_of(family.health))
+    rows = [TopRow(family.series_name(label or ""), *whole(*numbers), state) for label, *numbers in labels]
+    _, *numbers = top.total
+    return TopAnswer(family.name, share, *whole(*numbers), state, rows, as_of(family.health))
 
 
 def quantile_answer(
@@ -70,7 +71,8 @@ def quantile_answer(
     counts, state = labels_of(family, window)
     quantiles = family.quantiles([_number("q", each) for each in shares], counts)
     ranks = [family.rank(_number("value", each), counts) for each in values]
-    _, estimate, lower, upper = counts.total()
+    _, *numbers = counts.total()
+    estimate, lower, upper = whole(*numbers)
     return QuantileAnswer(
         counter=family.name,
         estimate=estimate,
@@ -101,11 +103,11 @@ SHOWN_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
 def largest_labels(family: AnyFamily, counts: LabelCounts | None = None) -> dict[str, object]:
     known = family.published if counts is None else counts
     largest = nlargest(SHOWN_LABELS, known.counts, key=lambda label: known.counts[label])
-    rows = [[family.series_name(label), *known.answer(label)[1:]] for label in largest]
+    rows = [[family.series_name(label), *whole(*known.answer(label)[1:])] for label in largest]
     return {
         "rows": rows,
         "all": len(known.counts),
-        "estimate": known.total().estimate,
+        "estimate": round(known.total().estimate),
         "epsilon": family.rule.epsilon,
     }
 

@@ -129,7 +129,7 @@ def cost_summary(counter: AnyCounter, history: History) -> dict[str, Any]:
         "bytes": round(traffic.up_bytes + traffic.down_bytes),
         "day": _messages_of_a_day(counter, rate, history.recorded_at),
         "error": max(answer.upper - answer.estimate, answer.estimate - answer.lower),
-        "total": answer.estimate,
+        "total": round(answer.estimate),
         "to_double": _messages_to_double(counter),
         "others": [
             {"name": name, "messages": sent, "bytes": sent * frame, "day": ahead, "age": age, "error": rate * age}

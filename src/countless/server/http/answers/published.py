@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.core.answer import State
+from countless.core.answer import State, whole
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter
 from countless.server.http.access.peers import peer_of
@@ -55,9 +55,8 @@ class Published(Protocol):
 def public_view(counter: Published) -> PublicAnswer:
     answer = counter.published_answer
     per = counter.calendar.per if isinstance(counter, ServedWindows) else None
-    return PublicAnswer(
-        counter.name, answer.estimate, answer.lower, answer.upper, answer.state, as_of(counter.health), per
-    )
+    numbers = whole(answer.estimate, answer.lower, answer.upper)
+    return PublicAnswer(counter.name, *numbers, answer.state, as_of(counter.health), per)
 
 
 def as_of(health: SaveHealth) -> str:

@@ -17,7 +17,6 @@ from countless.server.http.answers.published import public_view
 from countless.server.http.answers.windows import rolling_answer, window_answer
 from countless.server.http.api.schemas import PublicAnswer, TopAnswer, TopRow
 from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer
-from countless.server.http.history.counter_sums import add_up
 from countless.server.http.history.family_parts import AnyPart, LabelView, family_parts
 from countless.server.http.history.history import Recorder
 from countless.server.http.server_view import ServerView
@@ -82,9 +81,9 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
     total = replace(
         first,
         counter=name,
-        estimate=add_up(each.estimate for each in answers),
-        lower=add_up(each.lower for each in answers),
-        upper=add_up(each.upper for each in answers),
+        estimate=sum(each.estimate for each in answers),
+        lower=sum(each.lower for each in answers),
+        upper=sum(each.upper for each in answers),
         state=worst_state(State(each.state) for each in answers),
     )
     if isinstance(total, PublicAnswer):
@@ -104,7 +103,7 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
 
 async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicAnswer]:
     """The answer now and after every change, until the counter is deleted or the server drains."""
-    last: tuple[float, float, float, str] | None = None
+    last: tuple[int, int, int, str] | None = None
     now = asyncio.get_running_loop().time
     while (parts := find_parts(server, name)) and not server.draining:
         changed, began = parts[0].changed, now()

@@ -12,7 +12,6 @@ def described(description: str, **schema: Any) -> Meta:
     return Meta(description=description, extra_json_schema=schema)
 
 
-Number = int | float  # a total or a bound: an integer if it is one
 Moment = Annotated[str, described("The time of reading, never that of a report.", format="date-time")]
 Per = Annotated[Any, described("The length of a period; null: there are none.", enum=[*PERIODS, None], default=None)]
 Zone = Annotated[

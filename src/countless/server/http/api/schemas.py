@@ -13,7 +13,7 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
 from countless.schemes.registry import ADVERSARIES, SCHEMES
-from countless.server.http.api.schema_types import Anchor, Moment, Number, described
+from countless.server.http.api.schema_types import Anchor, Moment, described
 from countless.server.http.api.window_schemas import WindowsStatus
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.server.storage.base import Config
@@ -116,9 +116,9 @@ class PublicAnswer(Struct):
     """A total with its bounds: everything that the read scope may see."""
 
     counter: str
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
     as_of: Moment
     per: Annotated[str | None, described("The windows of this counter are these periods; null: it has none.")] = None
@@ -161,9 +161,9 @@ class TopRow(Struct):
     """A labelled series of a counter. `NAME` itself stands for the events without labels."""
 
     counter: Annotated[str, described("The name of the series.", examples=['requests{tenant="acme"}'])]
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
 
 
@@ -172,9 +172,9 @@ class TopAnswer(Struct):
 
     counter: str
     share: float
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
     series: list[TopRow]
     as_of: Moment
@@ -205,9 +205,9 @@ class QuantileAnswer(Struct):
     """
 
     counter: str
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
     epsilon: float
     accuracy: float

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Struct
 
 from countless.core.answer import State
-from countless.server.http.api.schema_types import Moment, Number, described
+from countless.server.http.api.schema_types import Moment, described
 
 Seen = Annotated[str, described("In the time zone of the windows, or UTC.", format="date-time")]
 KnownSince = Annotated[
@@ -32,9 +32,9 @@ class WindowAnswer(Struct):
     window: Annotated[str, described("As it was asked for.")]
     start: Seen
     end: Annotated[str, described("The first moment after it.", format="date-time")]
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
     complete: Annotated[bool, described("It is over, and every site has delivered its last count: this is final.")]
     known_since: KnownSince
@@ -53,9 +53,9 @@ class WindowRow(Struct):
 
     start: Seen
     end: Annotated[str, described("The first moment after it.", format="date-time")]
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
     complete: bool
 
@@ -78,9 +78,9 @@ class RollingAnswer(Struct):
     rolling: Annotated[str, described("The length of the span, as it was asked for.")]
     start: Seen
     end: Seen
-    estimate: Number
-    lower: Number
-    upper: Number
+    estimate: int
+    lower: int
+    upper: int
     state: State
     rate: Rate
     known_since: KnownSince

@@ -3,20 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from math import fsum
 from typing import NamedTuple
 
-from countless.core.answer import worst_state
+from countless.core.answer import whole, worst_state
 from countless.core.windows.window import TotalAnswer
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows.windowed_counter import AnyCounter
-
-
-def add_up(numbers: Iterable[float]) -> float:
-    """Rounded once: a sum must not fall because its parts come in another order after a restart."""
-    numbers = list(numbers)
-    return sum(numbers) if all(isinstance(each, int) for each in numbers) else fsum(numbers)
 
 
 class _NoRounds(NamedTuple):
@@ -35,11 +28,13 @@ class CounterSum:
     @cached_property
     def published_answer(self) -> TotalAnswer:
         answers = [part.published_answer for part in self.parts]
+        numbers = [whole(answer.estimate, *answer.bounds) for answer in answers]  # sums of floats depend on their order
+        estimate, lower, upper = (sum(each) for each in zip(*numbers, strict=True))
         largest = max(answers, key=lambda answer: answer.sites)  # how many sites there are in all is not known
         return TotalAnswer(
-            estimate=add_up(answer.estimate for answer in answers),
-            lower=add_up(answer.lower for answer in answers),
-            upper=add_up(answer.upper for answer in answers),
+            estimate=estimate,
+            lower=lower,
+            upper=upper,
             alpha=max(answer.alpha for answer in answers),
             delta=sum(answer.delta for answer in answers),
             state=worst_state(answer.state for answer in answers),

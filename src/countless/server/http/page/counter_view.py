@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from time import monotonic, time
 from typing import Any
 
+from countless.core.answer import whole
 from countless.core.calendar import PERIODS
 from countless.core.family.answer import LabelCounts
 from countless.core.family.rule import LABELS
@@ -44,7 +45,7 @@ TOP_SHARE = 0.001
 def _points(history: History) -> list[list[float | str]]:
     rows: list[list[float | str]] = []
     for moment, estimate, lower, upper, state in history.points:
-        rows.append([round(moment, 1), estimate, lower, upper, STATES[int(state)]])
+        rows.append([round(moment, 1), *whole(estimate, lower, upper), STATES[int(state)]])
     return rows
 
 

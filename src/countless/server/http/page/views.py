@@ -6,6 +6,7 @@ Views for the read scope and for operators are different classes: a view for rea
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from countless.core.answer import whole
 from countless.errors import InvalidParameter
 from countless.server.http.answers.increases import Row
 from countless.server.http.history.counter_sums import CounterSum
@@ -29,8 +30,8 @@ class View(Protocol):
 
 def public_answer(answer: AnyAnswer) -> dict[str, Any]:
     """Everything that the read scope may see."""
-    lower, upper = answer.lower, answer.upper
-    return {"estimate": answer.estimate, "lower": lower, "upper": upper, "state": answer.state}
+    estimate, lower, upper = whole(answer.estimate, *answer.bounds)
+    return {"estimate": estimate, "lower": lower, "upper": upper, "state": answer.state}
 
 
 def public_bar(row: Row) -> Row:
