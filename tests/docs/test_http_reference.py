@@ -58,7 +58,7 @@ def answer(url: str, example: Example) -> tuple[int, str]:
 
 def shown(text: str) -> Any:
     """The fields of an answer, without those that `...` stands for."""
-    return json.loads(re.sub(r"(?:, )?\.\.\.(?=[]}])", "", text))
+    return json.loads(re.sub(r"(?:,\s+)?\.\.\.(?=[]}])", "", text))
 
 
 def assert_has(real: Any, expected: Any, where: str) -> None:

@@ -27,12 +27,7 @@ class Spendable(ABC):
         return decide(self._request(n, hold=False), wait)
 
     def reserve(self, n: int, wait: float = WAIT_S) -> Hold:
-        """Hold `n` units until you know how many are used. Raises `Exhausted`, `Starved` or `Unreachable`.
-
-        >>> def call(tokens: Spendable) -> None:
-        ...     with tokens.reserve(4096) as hold:
-        ...         hold.settle(1200)  # an exception before this settles 0
-        """
+        """Hold `n` units until you know how many are used. Raises `Exhausted`, `Starved` or `Unreachable`."""
         request = self._request(n, hold=True)
         decision = decide(request, wait)
         if not decision:
@@ -43,10 +38,6 @@ class Spendable(ABC):
         """Hold `n` units while something runs, as a limit on what runs at the same time. None is spent.
 
         Waits at most `wait` seconds, even while all units are in use. Raises `Exhausted`, `Starved` or `Unreachable`.
-
-        >>> def export(slots: Spendable) -> None:
-        ...     with slots.acquire(wait=60):
-        ...         pass
         """
         request = UntilUnitsReturn(self._request(n, hold=True))
         decision = decide(request, wait)
