@@ -2,14 +2,20 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
+from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import countless
-from support.service import TIMEOUT_S, Server, environment, until
+from support.service import Server, environment, until
+from support.uvicorn_app import UvicornApp
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -19,33 +25,69 @@ def python_blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-@pytest.mark.slow
-def test_readme_python_block_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    code = python_blocks()[0]
-    names: dict[str, object] = {}
-    exec(code, names)  # noqa: S102 - the README's own example
-    tracker = names["tracker"]
-    assert tracker.answer.lower <= 1_000_000 <= tracker.answer.upper  # type: ignore[attr-defined]
-    assert "1,000 sites" in capsys.readouterr().out
+def commands() -> list[str]:
+    """The indented command lines, without comments."""
+    return [line.split("  #")[0].strip() for line in re.findall(r"^ {4}(\S.*)$", README, re.MULTILINE)]
+
+
+def run(command: str, **settings: str) -> str:
+    words = [sys.executable, "-m", "countless.cli.main", *shlex.split(command)[1:]]
+    made = subprocess.run(words, capture_output=True, text=True, check=True, env=environment(**settings))
+    return made.stdout.strip()
 
 
 @pytest.mark.slow
-def test_readme_serve_connect_curl_and_read_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The lines, with the port that the system gives and Python in place of curl."""
-    (program,) = re.findall(r"^python -c '(.*)'$", README, re.MULTILINE)
-    ((address, fields),) = re.findall(r"^curl http://127.0.0.1:2686(\S+) +# (.*)$", README, re.MULTILINE)
-    assert re.search(r"^countless serve ", README, re.MULTILINE)
+def test_first_screen_limits_three_replicas_together(tmp_path: Path) -> None:
+    """Its program and its commands; the rule is for a month, because the test may run over the end of a minute."""
+    (tmp_path / "main.py").write_text(python_blocks()[0])
+    (rule,) = [command for command in commands() if command.startswith("countless budget create 'keys/*'")]
+    with Server(tmp_path) as server, ExitStack() as stack:
+        run(rule.replace("minute", "month"), COUNTLESS_URL=server.url)
+        replicas = [
+            stack.enter_context(UvicornApp("main:app", tmp_path, tmp_path / f"{name}.log", COUNTLESS_URL=server.url))
+            for name in range(3)
+        ]
+
+        def status(replica: UvicornApp) -> int:
+            answer: int = until(lambda: (s := replica.request("GET", "/", x_api_key="me").status) != 503 and s)
+            return answer
+
+        statuses = Counter(status(replica) for _ in range(60) for replica in replicas)
+    assert set(statuses) == {200, 429}
+    assert 99 <= statuses[200] <= 100
+
+
+@pytest.mark.slow
+def test_spending_and_counting_do_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = SimpleNamespace(usage=1_200)
     with Server(tmp_path) as server:
-        command = [sys.executable, "-c", program]
-        subprocess.run(command, check=True, timeout=TIMEOUT_S, env=environment(COUNTLESS_URL=server.url))
-        answer = until(lambda: server.reader.request("GET", address))
-        assert answer["estimate"] == 5, json.dumps(answer)
-        assert set(fields.split(", ")) <= set(answer)
         monkeypatch.setenv("COUNTLESS_URL", server.url)
-        exec(python_blocks()[1], {"countless": countless, "serve": lambda: print("served")})  # noqa: S102
-        assert re.match(r"served\nrequests, last 5m: .*/s .* requests, last 15m: 5, exact", capsys.readouterr().out)
+        for command in commands():
+            if command.startswith("countless budget create 'tokens"):
+                run(command)
+        client = countless.connect()
+        names: dict[str, Any] = {"countless": SimpleNamespace(connect=lambda: client), "call_the_model": lambda: reply}
+        for block in python_blocks()[1:]:
+            exec(block, names)  # noqa: S102
+        assert client.close()
+        assert "1,200" in run("countless budget get tokens/acme")
+        ((command, shown),) = re.findall(r"^ {4}(countless get requests) +# (.*)$", README, re.MULTILINE)
+        until(lambda: run(command) == shown)
+        for command in commands():
+            if command.startswith(("countless get requests --", "countless rate")):
+                assert "requests" in run(command)
+
+
+def test_first_screen_names_no_package_of_a_stranger() -> None:
+    """The name is not ours yet: everything is installed from the clone."""
+    installs = [command for command in commands() if "pip install" in command]
+    assert installs
+    assert not [command for command in installs if re.search(r"install +'?countless", command)]
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+    assert len(README.split()) <= 1000
 
 
 PLAN_PAGE = (ROOT / "docs/guides/accuracy.md").read_text(encoding="utf-8")
