@@ -1,11 +1,13 @@
 """design/claims.md is complete: every claim has its parts, and every file, test and claim number named exists."""
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
+KINDS = ("certain", "with probability 1 - delta", "privacy", "tested only")
 PARTS = ("Statement", "Assumptions", "Proof", "Code", "Test")
 TEXT = (ROOT / "design" / "claims.md").read_text()
 CLAIMS = {
@@ -28,6 +30,31 @@ def test_claim_numbers_are_unique_and_contiguous() -> None:
 def test_every_claim_has_its_parts(number: int) -> None:
     for name in PARTS:
         assert part(CLAIMS[number], name), f"C{number} has no {name}"
+
+
+def kinds(body: str) -> list[str]:
+    return re.findall(r"^- \*\*Kind\.\*\* \*(.*)\*$", body, re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", sorted(CLAIMS))
+def test_every_claim_is_of_one_kind(number: int) -> None:
+    found = kinds(CLAIMS[number])
+    assert len(found) == CLAIMS[number].count("**Kind.**") == 1, f"C{number} is of the kinds {found}"
+    assert found[0] in KINDS
+
+
+def test_table_of_kinds_has_their_numbers() -> None:
+    stated = {kind: int(n) for kind, n in re.findall(r"^\| \*(.+?)\* \| (\d+) \| ", TEXT, re.MULTILINE)}
+    counted = Counter(kinds(body)[0] for body in CLAIMS.values())
+    assert stated == {kind: counted[kind] for kind in KINDS}
+
+
+@pytest.mark.parametrize("number", sorted(CLAIMS))
+def test_claim_that_has_no_proof_is_not_called_certain(number: int) -> None:
+    proof = part(CLAIMS[number], "Proof")
+    if kinds(CLAIMS[number]) != ["tested only"]:
+        assert "execution of the test" not in proof, f"C{number} is proved by its test only"
+        assert "no proof covers all" not in proof
 
 
 @pytest.mark.parametrize("number", sorted(CLAIMS))
