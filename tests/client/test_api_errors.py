@@ -16,11 +16,13 @@ TOKEN = "countless-operator-x"  # noqa: S105
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """As a coordinator does: 401 for operators' data, and problems at /readyz."""
+    """As a coordinator does: 401 for operators' data, problems at /readyz; killed in the middle of the answer."""
 
     def do_GET(self) -> None:
         ready = self.path == "/readyz"
         self.send_response(503 if ready else 401)
+        if self.path == "/cut-off":
+            self.send_header("content-length", "1000")
         self.end_headers()
         texts = b'{"ready":false,"problems":["going down","x"]}', b'{"error":"a token of scope operator is needed"}'
         self.wfile.write(texts[0 if ready else 1])
@@ -90,3 +92,7 @@ def test_port_of_serve_in_the_environment_is_explained_when_nothing_listens(monk
     assert port_hint(Endpoint.parse("http://127.0.0.1:9")) == ""
     monkeypatch.setenv("COUNTLESS_URL", "http://127.0.0.1:2686")
     assert port_hint(usual) == ""
+
+
+def test_refusal_that_is_cut_off_is_a_lost_connection(error_of: Callable[..., str]) -> None:
+    assert error_of(path="/cut-off").startswith("connection lost: IncompleteRead")

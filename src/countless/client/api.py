@@ -106,12 +106,7 @@ class ApiClient:
 
     def request(self, method: str, path: str, body: object = None) -> Any:
         connection, response = self._open(method, path, body)
-        try:
-            data = response.read()
-        except (OSError, HTTPException) as error:
-            raise ServiceError(f"connection lost: {error}") from error
-        finally:
-            connection.close()
+        data = _read(connection, response)
         return json.loads(data) if data else None
 
     def _open(self, method: str, path: str, body: object) -> tuple[HTTPConnection, HTTPResponse]:
@@ -140,13 +135,21 @@ class ApiClient:
                 raise ServiceError(f"no response from {base} within {self._timeout:g} s{hint}") from error
             raise ServiceError(no_coordinator(self._endpoint, base, error)) from error
         if response.status >= 400:
-            problem = response.read().decode(errors="replace")
-            connection.close()
+            problem = _read(connection, response).decode(errors="replace")
             text = _message(problem) or f"the coordinator answered with status {response.status}"
             if response.status == 401 and (needed := _NEEDED.fullmatch(text)):
                 text = token_problem(needed[1], token, source)
             raise ServiceError(text, response.status)
         return connection, response
+
+
+def _read(connection: HTTPConnection, response: HTTPResponse) -> bytes:
+    try:
+        return response.read()
+    except (OSError, HTTPException) as error:
+        raise ServiceError(f"connection lost: {error}") from error
+    finally:
+        connection.close()
 
 
 def _quoted(name: str) -> str:
