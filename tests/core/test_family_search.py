@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 CASES = {
     "one site": Case(joins=0, adds=3, batches=(1, 5), labels=("a", "b")),
     "joins": Case(adds=3),
-    "two joins": Case(joins=2, adds=2, batches=(5,)),
     "lost": Case(adds=2, losses=1, batches=(5,)),
     "repeated": Case(adds=2, repeats=1, batches=(5,)),
     "overtaken": Case(adds=3, overtakes=1, batches=(5,)),
@@ -36,7 +35,11 @@ CASES = {
 
 
 GROWS_MEANWHILE = Case(joins=2, adds=2, batches=(5, 50))  # while lower steps are awaited
-LONGER_CASES = {"grows meanwhile": GROWS_MEANWHILE, "restored, joins": Case(adds=2, restores=1, batches=(5,))}
+LONGER_CASES = {
+    "two joins": Case(joins=2, adds=2, batches=(5,)),
+    "grows meanwhile": GROWS_MEANWHILE,
+    "restored, joins": Case(adds=2, restores=1, batches=(5,)),
+}
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,9 +1,12 @@
-"""One coordinator for all tests of the page that run in a process, and one browser for each module.
+"""One coordinator and one browser for all tests of the page that run in a process.
 
-The browser keeps an event loop running, so tests with loops of their own could not run while it is open.
+The browser keeps an event loop running, so tests with loops of their own could not run while it is open: it is closed
+before the first test that is not of the page.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -12,11 +15,21 @@ from support.browser import Window, browser, window
 from support.page_state import populate
 from support.service import Server
 
+_opened, _browsers = ExitStack(), list[Browser]()
+
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as launched:
-        yield launched
+def chromium() -> Browser:
+    if not _browsers:
+        _browsers.append(_opened.enter_context(browser()))
+    return _browsers[0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    if nextitem is None or Path(__file__).parent not in nextitem.path.parents:
+        _opened.close()
+        _browsers.clear()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from countless.lab.simulation.run import fast_run
 RUNS = 36
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_sampled_under_auto_fails_no_more_often_than_delta() -> None:
     """Delta = 0.5: if runs failed so often, more than 29 of 36 would with probability 4e-5. Seeds pinned."""
     failures = 0

@@ -39,7 +39,7 @@ from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
 from support import cluster_mutants, restore_mutants, session_mutants
 
-SEEDS = 200  # `make soak` has 100,000
+SEEDS = 64  # `make soak` has 100,000
 PARTS = 4
 
 
@@ -276,32 +276,32 @@ def forgets_the_token_of_a_site_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_to_split_known_counts, "small frames", 1),
     (refuses_incarnations_before_a_clock, "wrong clocks", 1),
-    (sends_before_it_saves, "dying coordinator", 14),
+    (sends_before_it_saves, "dying coordinator", 7),
     (retires_without_a_tombstone, "counters", 1),
     (forgets_what_is_known_of_a_retired_incarnation, "counters", 1),
-    (does_not_send_again_after_a_lost_connection, "counters", 2),
+    (does_not_send_again_after_a_lost_connection, "counters", 6),
     (retires_with_nothing, "counters", 0),
-    (session_mutants.does_not_see_that_the_last_forgotten_incarnation_has_expired, "wrong clocks", 0),
-    (session_mutants.sends_everything_again_when_it_has_expired, "wrong clocks", 0),
+    (session_mutants.does_not_see_that_the_last_forgotten_incarnation_has_expired, "wrong clocks", 1),
+    (session_mutants.sends_everything_again_when_it_has_expired, "wrong clocks", 1),
     (session_mutants.ends_the_new_connection_with_the_old_one, "counters", 1),
     (session_mutants.accepts_frames_of_a_replaced_connection, "families", 172),
     (session_mutants.counts_units_again_that_are_handed_in_again, "everything", 1),
-    (session_mutants.holds_units_that_are_not_in_the_file, "everything", 22),
+    (session_mutants.holds_units_that_are_not_in_the_file, "everything", 6),
     (counts_in_finished_windows, "windows", 55),
     (counts_twice_at_the_edge_of_a_window, "windows", 0),
     (forgets_finished_windows, "windows", 0),
     (forgets_what_was_finished_on_the_last_stream, "windows", 149),
     (sends_a_window_again_that_the_retired_incarnation_has_left, "windows", 8),
     (leaves_before_earlier_windows, "windows", 127),
-    (counts_labels_again_as_a_new_incarnation, "families", 0),
+    (counts_labels_again_as_a_new_incarnation, "families", 1),
     (forgets_labels_of_a_retired_incarnation, "families", 0),
-    (shows_labels_before_they_are_saved, "families", 2),
+    (shows_labels_before_they_are_saved, "families", 1),
     (forgets_steps_of_families_at_a_restart, "families", 0),
-    (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 2),
+    (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 6),
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
     (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
     (forgets_the_token_of_a_site_at_a_restart, "dying coordinator", 0),
-    (restore_mutants.grants_again_what_was_granted_since_the_copy, "older copies", 0),
+    (restore_mutants.grants_again_what_was_granted_since_the_copy, "older copies", 5),
     (restore_mutants.charges_again_what_is_handed_in_again, "older copies", 77),
     (restore_mutants.begins_a_round_of_a_family_again, "older copies", 75),
     (restore_mutants.waits_for_windows_that_a_site_has_left, "older copies", 131),

@@ -85,7 +85,7 @@ def test_exhaustive_audit_passes_the_correct_mechanism() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shape", "tapes"), [(TINY, 4), (LONGER, 1)])
+@pytest.mark.parametrize(("shape", "tapes"), [(TINY, 4), pytest.param(LONGER, 1, marks=pytest.mark.soak)])
 def test_exact_audit_passes_the_correct_mechanism(shape: PhasedShape, tapes: int) -> None:
     finding = audit_exactly(correct(shape), tapes, SeededRandom(1), WINDOWS[shape])
     assert not finding.violated
@@ -140,7 +140,7 @@ def test_likelihoods_of_all_transcripts_sum_to_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("delta", "violated"), [(0.0729, False), (0.02, True)])
+@pytest.mark.parametrize(("delta", "violated"), [pytest.param(0.0729, False, marks=pytest.mark.soak), (0.02, True)])
 def test_exact_audit_honours_delta(delta: float, violated: bool) -> None:
     """No noise with probability 0.0728; false alarm below 1e-3, pinned seed."""
     mechanism = get_mechanism("rarely-noiseless", SHORT)

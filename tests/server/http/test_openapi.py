@@ -25,6 +25,7 @@ from countless.server.tokens import new_token
 
 BASE = "http://127.0.0.1:2686"
 DOCUMENT = build_app(Settings()).state.openapi
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 CALLS = [(path, method.upper()) for path, methods in DOCUMENT["paths"].items() for method in methods]
 # A stream of events never ends: it has tests of its own, in test_answers.py.
 FINITE = [(path, method) for path, method in CALLS if "/watch/" not in path]
@@ -60,7 +61,7 @@ def test_document_is_served_without_a_token_and_is_valid(client: TestClient) -> 
     served = client.get("/api/v1/openapi.json", headers={"authorization": "Bearer unknown"})
     assert (served.status_code, served.json()) == (200, DOCUMENT)
     assert DOCUMENT["openapi"] == "3.1.0"
-    schemathesis.openapi.from_dict(DOCUMENT).validate()
+    SCHEMA.validate()
 
 
 def test_routes_and_document_have_the_same_operations() -> None:
@@ -103,7 +104,7 @@ def test_unknown_path_is_a_404_in_json(client: TestClient) -> None:
 def test_response_to_any_request_is_as_documented(
     client: TestClient, path: str, method: str, mode: GenerationMode
 ) -> None:
-    operation = schemathesis.openapi.from_dict(DOCUMENT)[path][method]
+    operation = SCHEMA[path][method]
     client.post("/api/v1/counters", json={"name": "known", "per": "hour"})
     for name in ("{x}", "a/b"):
         client.post("/api/v1/counters", json={"name": name})

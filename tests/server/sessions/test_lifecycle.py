@@ -64,7 +64,7 @@ async def test_unreachable_session_is_retired_when_a_new_incarnation_connects() 
 
 @pytest.mark.slow
 async def test_process_with_thousands_of_counters_is_told_all_its_counts_in_frames_that_it_accepts() -> None:
-    names = [f"requests of the customer with the number {number}" for number in range(9_000)]
+    names = [f"requests of the customer with the number {number}" for number in range(6_000)]
     async with site_server(silent_after=10.0) as harness:
         first, connection = await harness.connect("a", 1)
         await harness.send(first, connection, *(Join(name, 0, 30) for name in names))

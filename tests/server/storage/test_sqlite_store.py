@@ -76,7 +76,7 @@ def change(step: Step, known: MemoryStore) -> Changes:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 5)), max_size=40),
     st.sets(st.integers(0, 39)),
