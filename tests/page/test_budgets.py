@@ -12,7 +12,7 @@ from support.service import TIMEOUT_S, Server, python, until
 
 pytestmark = pytest.mark.slow
 
-LOST = "import countless; print(countless.connect(site='lost').budget('acme/tokens').take(100, wait=20)); input()"
+LOST = "import countless; print(countless.connect(site='lost').budget('acme/tokens').take(100, wait=90)); input()"
 
 
 @pytest.fixture

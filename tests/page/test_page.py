@@ -18,7 +18,7 @@ from countless.server.http.page.assets import FOLDER
 from countless.wire.frames import Hello, Join, encode_frames
 from support.browser import SIZES, Window, event, window
 from support.page_state import populate
-from support.service import Server, until
+from support.service import TIMEOUT_S, Server, until
 
 pytestmark = pytest.mark.slow
 
@@ -173,7 +173,7 @@ def test_page_shows_a_restart_and_reconnects(tab: Window, server: Server) -> Non
         tab.screenshot("stale")
         server.start()
         client.counter("steady").add(1)
-        assert client.flush(20)
+        assert client.flush(TIMEOUT_S)
         expect(page.locator(TOTAL)).to_have_text("8")
         expect(page.locator("#stale")).to_be_hidden()
         expect(page.locator("#connection")).to_have_text("Live")

@@ -20,7 +20,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.token_file import SCOPES
 from support.browser import window
-from support.service import Server
+from support.service import TIMEOUT_S, Server
 
 pytestmark = pytest.mark.slow
 
@@ -57,10 +57,10 @@ class Guarded:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     guarded = Guarded(tmp_path_factory.mktemp("state"))
     guarded.site.counter("hits").add(30)
-    assert guarded.site.flush(20)
+    assert guarded.site.flush(TIMEOUT_S)
     with guarded.server:
         yield guarded
-        assert guarded.site.close(20)
+        assert guarded.site.close(TIMEOUT_S)
 
 
 def stream(guarded: Guarded, path: str, scope: str) -> Iterator[tuple[str, dict[str, object], bytes]]:
@@ -97,7 +97,7 @@ def test_feed_of_a_reader_has_no_operator_data(guarded: Guarded, path: str, expe
         assert all(len(point) == 5 for point in data.get("points", ()))  # type: ignore[attr-defined]
         if name not in seen and name in ("answer", "list"):
             guarded.site.counter("hits").add(10_000)  # reports arrive
-            assert guarded.site.flush(20)
+            assert guarded.site.flush(TIMEOUT_S)
         seen[name] += 1
         if all(seen[each] >= times for each, times in expected.items()):
             break
@@ -107,7 +107,7 @@ def test_feed_of_a_reader_has_no_operator_data(guarded: Guarded, path: str, expe
 def test_feed_of_a_reader_has_no_site_of_a_budget(guarded: Guarded) -> None:
     rule = {"name": "tokens", "limit": 100}
     ApiClient(guarded.url, guarded.tokens["operator"]).request("POST", "/api/v1/budgets", rule)
-    assert guarded.site.budget("tokens").take(30, wait=20)
+    assert guarded.site.budget("tokens").take(30, wait=90)
     for path, last in (("/page/feed?show=budgets", "budgets"), ("/page/feed?budget=tokens", "budget")):
         events = stream(guarded, path, "read")
         assert next(events)[0] == "hello"

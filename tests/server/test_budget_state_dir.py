@@ -57,7 +57,7 @@ def threads():
     work(0)
 
 def forks():
-    budget.take(1, wait=20) and truth.__setitem__(6, 1)
+    budget.take(1, wait=90) and truth.__setitem__(6, 1)
     truth[7] = 1
     pids = [os.getpid()]
     for number in (1, 2):
@@ -202,9 +202,9 @@ def test_retired_incarnation_is_handed_in(tokens: Server, tmp_path: Path, start:
 HOLDING = """
 import countless
 budget = countless.connect(site="kept").budget("tokens")
-assert budget.take(40, wait=20)
-hold = budget.reserve(7, wait=20)
-assert budget.take(wait=20)
+assert budget.take(40, wait=90)
+hold = budget.reserve(7, wait=90)
+assert budget.take(wait=90)
 print("ready", flush=True)
 input()
 """

@@ -154,9 +154,9 @@ def test_forked_child_has_nothing_of_its_parent_and_asks_for_itself(served: Serv
     import countless, os
     client = countless.connect(site="a")
     budget = client.budget("tokens")
-    assert budget.take(40, wait=20)
+    assert budget.take(40, wait=90)
     child = os.fork()
-    assert budget.take(10, wait=20)
+    assert budget.take(10, wait=90)
     assert client.close()
     if child:
         assert os.waitpid(child, 0)[1] == 0

@@ -62,7 +62,7 @@ def check_commands(server: Server) -> None:
     assert '{page="0"}' in run("top", "pages")
     assert run("get", "pages") == "pages: 6,004 (from 6,004 to 6,004; exact)\n"
     for words, problem in {
-        ("quantile", "ms", "1.5"): "q must be a number from 0 to 1",
+        ("quantile", "ms", "1.5"): "q must be a quantile from p0 to p100",
         ("quantile", "pages"): "a family has labels, and no quantiles",
         ("quantile", "none"): "there is no distribution 'none'",
         ("top", "ms"): "this is a distribution of values",

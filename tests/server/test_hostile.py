@@ -18,7 +18,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.wire.frames import MAX_FRAME_BYTES, Hello, Item, Join, Leave, Sync, SyncAck, encode_frames
 from support.raw_connection import close_reason, receive_until, send_text
-from support.service import Server, until
+from support.service import TIMEOUT_S, Server, until
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def check_served(server: Server) -> None:
     """Another client is served as usual."""
     with countless.connect(server.url, site="honest") as client:
         client.counter("safe").add(10)
-        assert client.flush(20)
+        assert client.flush(TIMEOUT_S)
 
 
 @pytest.mark.parametrize(("frames", "reason"), VIOLATIONS.values(), ids=VIOLATIONS.keys())

@@ -16,6 +16,7 @@ from countless.client.transport.base import ConnectionLost
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import ServiceError
+from support.forked import ForkedCommand
 from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import TIMEOUT_S, Server, Watcher, python, until
 
@@ -38,7 +39,7 @@ for line in sys.stdin:
     print(counted[0], flush=True)
 done.set()
 thread.join()
-print(client.close(30), counted[0])
+print(client.close(90), counted[0])
 """
 
 FAULTY = FaultProfile(drop=0.01, cut=0.01, max_delay_s=0.02)
@@ -89,7 +90,7 @@ class Deployment:
     def is_missing_a_site(self) -> bool:
         return self.server.answer("hits")["state"] in ("degraded", "learning")
 
-    def processes(self) -> list["subprocess.Popen[str]"]:
+    def processes(self) -> list["ForkedCommand | subprocess.Popen[str]"]:
         return [self.server.process, *(site.process for site in self.sites)]
 
     def heal(self) -> None:

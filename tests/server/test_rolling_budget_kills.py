@@ -33,7 +33,7 @@ while not ended.is_set():
         os.write(witness, f"{before!r} {monotonic()!r}\\n".encode())
     else:
         pause.wait(0.002)
-print(client.close(20), flush=True)
+print(client.close(90), flush=True)
 """
 
 

@@ -53,7 +53,7 @@ print("counting", flush=True)
 input()
 stopped.set()
 thread.join()
-print(client.close(20), flush=True)
+print(client.close(90), flush=True)
 """
 
 

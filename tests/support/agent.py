@@ -3,13 +3,12 @@
 import json
 import signal
 import socket
-import subprocess
-import sys
 from http.client import HTTPConnection
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from support.forked import ForkedCommand
 from support.service import TIMEOUT_S, environment
 
 
@@ -17,14 +16,10 @@ class Agent:
     """An agent on loopback, on ports that the system chooses."""
 
     def __init__(self, url: str, *options: str, unix: Path | None = None) -> None:
-        command = [sys.executable, "-m", "countless.cli.main", "agent", "--url", url]
-        command += ["--statsd-port", "0", "--http-port", "0", *options]
-        command += ["--statsd-socket", str(unix)] if unix else []
+        arguments = ["agent", "--url", url, "--statsd-port", "0", "--http-port", "0", *options]
+        arguments += ["--statsd-socket", str(unix)] if unix else []
         self.unix = unix
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
-        )
-        assert self.process.stdout is not None
+        self.process = ForkedCommand(arguments, environment(), errors=True)
         line = self.process.stdout.readline()
         assert line.startswith("countless: listening on udp://"), line
         places = line.split()[3:]
@@ -52,12 +47,12 @@ class Agent:
         lines = (line.rpartition(" ") for line in page.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in lines}
 
-    def stop(self) -> tuple[int, str]:
+    def stop(self) -> tuple[int | None, str]:
         """Send SIGTERM; the exit code and the standard error."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 
-    def wait(self) -> tuple[int, str]:
+    def wait(self) -> tuple[int | None, str]:
         """The exit code and the standard error of a process that was told to stop."""
         _, errors = self.process.communicate(timeout=TIMEOUT_S)
         self._sender.close()

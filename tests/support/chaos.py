@@ -24,6 +24,7 @@ from typing import IO
 import countless.cli.main
 from countless.randomness import SeededRandom
 from support.chaos_worker import LABELS, Witness
+from support.forked import ForkedCommand
 from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import Server, environment, until
 
@@ -36,7 +37,9 @@ CLOSE_TIMEOUT_S = 120.0
 
 
 class JumpingServer(Server):
-    program = ("-P", str(FOLDER / "jumping_clock.py"), countless.cli.main.__file__)
+    def _launch(self, arguments: list[str]) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-P", str(FOLDER / "jumping_clock.py"), countless.cli.main.__file__, *arguments]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
 
 
 class Worker:
@@ -145,7 +148,7 @@ class Chaos:
     def _stop_worker(self) -> None:
         self._stop(self._some_worker().process, 6.0)
 
-    def _stop(self, process: "subprocess.Popen[str] | subprocess.Popen[bytes]", most: float) -> None:
+    def _stop(self, process: "ForkedCommand | subprocess.Popen[str] | subprocess.Popen[bytes]", most: float) -> None:
         process.send_signal(signal.SIGSTOP)
         sleep(self._some(most))
         process.send_signal(signal.SIGCONT)

@@ -15,9 +15,7 @@ from support.chaos import Chaos, JumpingServer, main
 from support.service import Server, until
 
 
-class JumpingCoordinator(nats.Coordinator):
-    program = JumpingServer.program
-
+class JumpingCoordinator(JumpingServer, nats.Coordinator):
     def start(self) -> None:
         Server.start(self)  # shards may have no owner for a moment
 

@@ -83,7 +83,7 @@ def main(site: str, state_dir: str | None, witness_file: str, counters: int, see
             witness.end(kind, bool(budget.take(1)))
         if number % FLUSH_EVERY == 0:
             client.flush(0.2)
-    sys.exit(0 if client.close(60) else 1)
+    sys.exit(0 if client.close(90) else 1)
 
 
 if __name__ == "__main__":

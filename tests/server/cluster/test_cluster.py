@@ -7,7 +7,7 @@ import pytest
 
 from countless.randomness import SeededRandom
 from support.nats import Coordinator, LoadClient, Node, PollingReader, cluster, require_fenced
-from support.service import until
+from support.service import TIMEOUT_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def test_totals_stay_exact_when_nodes_and_coordinators_are_killed(tmp_path: Path
             readers = [PollingReader((one, two), name) for name in COUNTERS[:2]]
             for victim in victims(nodes, [one, two]):
                 victim.kill()
-                assert all(each.client.flush(60) for each in load)  # two of three nodes are enough
+                assert all(each.client.flush(TIMEOUT_S) for each in load)  # two of three nodes are enough
                 victim.start()
                 if isinstance(victim, Node):
                     until(victim.answers, "the node is back")

@@ -7,7 +7,7 @@ import pytest
 import countless
 from countless.errors import ServiceError
 from support.nats import Coordinator, Node, free_ports
-from support.service import until
+from support.service import TIMEOUT_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.soak]
 
@@ -20,7 +20,7 @@ def test_full_broker_is_reported_and_everything_is_delivered_once_it_has_room(tm
         countless.connect(broker.url, site="a") as client,
     ):
         client.counter("hits").add(5)
-        assert client.flush(20)
+        assert client.flush(TIMEOUT_S)
         names = (f"{'x' * 200}{number}" for number in range(10_000))
 
         def refused() -> bool:

@@ -31,7 +31,7 @@ from countless.wire.frames import (
 )
 from countless.wire.incarnations import first_of
 from support.raw_connection import close_reason, receive_until
-from support.service import Server, until
+from support.service import TIMEOUT_S, Server, until
 from support.site_server import FakeConnection, site_server
 
 
@@ -206,7 +206,7 @@ def test_site_beyond_its_message_rate_is_throttled_and_loses_nothing(server: Ser
     link.send(next(encode_frames([Sync(7)])))
     with countless.connect(server.url, site="honest") as client:
         client.counter("honest").add(5)
-        assert client.flush(20)
+        assert client.flush(TIMEOUT_S)
         assert not receive_until(link, SyncAck(7), 0)  # while the flood is still being read
     assert receive_until(link, SyncAck(7))
     assert server.inspect("flood")["known"] == 14_000
