@@ -208,10 +208,10 @@ def _short(text: str) -> str:
     text = re.sub(r"<class '(\w+)'>", r"\1", text)
     text = re.sub(r"Optional\[(Literal\[.*?\])\]", r"\1 | None", text)
     text = text.replace("Literal['minute', 'hour', 'day', 'month']", "Per").replace("datetime.datetime", "datetime")
-    text = re.sub(r"Union\[Literal\['auto', [^]]*\], Scheme\]", "str | Scheme", text)
     text = re.sub(r"LeakMap\(name='always 0 fixed positions'.*?frozenset\(\)\)", "NOTHING_LEAKS", text)
     text = re.sub(r"<function \S*<lambda> at \w+>", "...", text).replace("<built-in function time>", "time.time")
     text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("MutableMapping[str, Any]", "Scope")
+    text = re.sub(r"Union\[Literal\['auto', [^]]*\], Scheme\]", "str | Scheme", text)
     text = text.replace(
         "Callable[[Scope, Callable[[], Awaitable[Scope]], Callable[[Scope], Awaitable[None]]], Awaitable[None]]",
         "ASGIApp",

@@ -18,12 +18,7 @@ MIN_LEASE_S = 60.0  # a short restart of the coordinator stops no site
 
 @dataclass(frozen=True, slots=True)
 class BudgetRule:
-    """Sites spend at most `limit` units together, in each period.
-
-    `per` is minute, hour, day or month; None: the limit is for ever. `tz` and `anchor` say when a period begins: at
-    that second of a minute, minute of an hour, hour of a day or day of a month, by the clocks of the time zone. None is
-    the first. `slack` is the share of the limit that may be left when a request is refused. With `rolling`, a duration
-    such as "1m" or a number of seconds, at most `limit` units are taken in every interval of that length.
+    """The rule of a budget: all sites together spend at most `limit` units, in each period or rolling interval.
 
     | field            | value       | effect                                                                          |
     |------------------|-------------|---------------------------------------------------------------------------------|
@@ -31,12 +26,9 @@ class BudgetRule:
     |                  | `in_flight` | units are only held: a limit on what runs at the same time                      |
     | `on_loss`        | `charge`    | the limit of a site that ended without handing in its units counts as spent     |
     |                  | `free`      | what it has not reported is free; the limit may be exceeded by that             |
-    | `on_unreachable` | `refuse`    | a site without a connection spends what it was granted, and then refuses        |
-    |                  | `wait`      | ... and then its requests wait for the connection, however long that takes      |
-    |                  | `overdraft` | ... and then it goes on, and reports it later; the limit may be exceeded        |
-
-    `max_names` is for the rule of a template such as `keys/*`: how many names may follow it at the same time. The rule
-    of such a name has the `template`.
+    | `on_unreachable` | `refuse`    | a site without a connection spends what it was granted, then refuses            |
+    |                  | `wait`      | ... then its requests wait for the connection, however long that takes          |
+    |                  | `overdraft` | ... then it keeps spending and reports later; the limit may be exceeded         |
 
     >>> BudgetRule(50_000_000, per="month", tz="Europe/Berlin", anchor=31).calendar
     Calendar('month', 'Europe/Berlin', 31)
