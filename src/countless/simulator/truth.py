@@ -17,10 +17,12 @@ sent: `may_be_lost` has their number, and only these may be missing.
 """
 
 from collections import Counter
+from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
 from countless.core.answer import State
+from countless.core.family.messages import OVERFLOW
 from countless.core.family.rule import LABELS
 from countless.errors import InvariantBroken
 from countless.server.sessions.families.family import ServedFamily
@@ -127,17 +129,24 @@ class Truth:
             self._check_largest(family, Counter({label: n for (each, label), n in self.labels.items() if each == name}))
 
     def _check_largest(self, family: ServedFamily, labels: Counter[str]) -> None:
-        """No label with a share of epsilon is missing in the top; quantiles are inside their bounds."""
+        """The top has every label with the share, and none far below it; quantiles are inside their bounds."""
         if family.rule.kind == LABELS:
-            share = family.rule.epsilon
-            missing = {label for label, n in labels.items() if label and n >= share * labels.total()}
-            missing -= {each.label for each in family.top(share).labels}
-            _require(not missing, f"{missing} are not in the top of {family.name}")
+            for share in (family.rule.epsilon, 0.5):
+                self._check_top(family, labels, share)
             return
         values = sorted(Counter({int(label): n for label, n in labels.items()}).elements())  # numbers of their buckets
         for found in family.quantiles((0.1, 0.5, 0.9)):
-            exact = family.rule.buckets.middle(values[max(1, ceil(found.q * len(values))) - 1])
+            exact = family.rule.buckets.middle(values[max(1, ceil(Fraction(repr(found.q)) * len(values))) - 1])
             _require(found.lower <= exact <= found.upper, f"{found} of {family.name}, in truth {exact}")
+
+    def _check_top(self, family: ServedFamily, labels: Counter[str], share: float) -> None:
+        listed, total = {each.label or "" for each in family.top(share).labels}, labels.total()
+        missing = {label for label, n in labels.items() if label and n >= share * total} - listed
+        _require(not missing, f"{missing} are not in the top of {family.name}")
+        if not family.published.counts.get(OVERFLOW):
+            least = (share - (0.75 + 2 * share) * family.rule.epsilon) * total
+            small = {label for label in listed if labels[label] < least - 1e-6}
+            _require(not small, f"{small} are in the top of {family.name}, with less than {least} of {total} events")
 
     def check_all_known(self, servers: list[SiteServer], kept: Undelivered) -> None:
         known = {name: count for server in servers for name, count in known_counts(server).items()}
