@@ -4,6 +4,7 @@ import gc
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
@@ -17,6 +18,7 @@ from countless.client.budgets.local_periods import NewLocal
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import DurableCounter
+from countless.client.forks import present_page
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows
 from countless.core.budget.messages import BudgetId, Grant
@@ -55,9 +57,14 @@ def local_counter(tracker: Tracker, name: int = 0) -> LocalCounter:
     return site
 
 
+def quiet_counter() -> LocalCounter:
+    """As a client has it. The next report is far away: what remains is the hot path."""
+    site = Site("bench", SiteId("bench"), SystemRandom(), trigger=EveryNth(1 << 62))
+    return LocalCounter(site, RLock(), print, lambda: present_page().endless(count(1)))
+
+
 def increments() -> None:
-    quiet = local_counter(Tracker(sites=1, scheme="deterministic"))
-    quiet.add(10**12)  # the next report is far away: what remains is the hot path
+    quiet = quiet_counter()
     rival = Counter("bench", "bench", registry=CollectorRegistry())
     with TemporaryDirectory() as directory:
         file = CountFile.create(Path(directory), SiteId("bench"))
@@ -85,8 +92,7 @@ def windows_of(new: Callable[[str], LocalCounter]) -> LocalWindows:
 
 def requests() -> None:
     """Requests that fit what the process was granted."""
-    quiet = local_counter(Tracker(sites=1, scheme="deterministic"))
-    quiet.add(10**12)
+    quiet = quiet_counter()
     with TemporaryDirectory() as directory:
         file = CountFile.create(Path(directory), SiteId("bench"))
 

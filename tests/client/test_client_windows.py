@@ -169,8 +169,8 @@ def test_forked_child_counts_windows_of_its_own(
     for thread in enumerate_threads():
         if thread.name == "countless-recovery":  # no child has it: it would open the file of the parent
             thread.join(TIMEOUT_S)
-    client._before_fork()
-    client._after_fork_child()
+    with client._lock:
+        client._after_fork()
     assert counts_of(client) == {"plain": 0}
     hits.inc()
     hits.add(5)

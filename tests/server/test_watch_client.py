@@ -11,6 +11,7 @@ import pytest
 import countless
 from countless.client.watch import Watch
 from countless.errors import InvalidParameter
+from support.c_fork import HOOKS, in_fork
 from support.service import TIMEOUT_S, Server, environment, until
 
 pytestmark = pytest.mark.slow
@@ -49,6 +50,30 @@ def test_possibly_is_called_before_certainly_and_each_once(server: Server) -> No
     assert [name for name, _ in callbacks.calls] == ["possibly", "certainly"]
     assert all(bound > 1_000 for _, bound in callbacks.calls)
     assert "over 1,000: certainly" in repr(watch)
+
+
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_watch_ends_in_a_forked_child_and_goes_on_in_its_parent(
+    server: Server, hooks: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    callbacks = Callbacks()
+    with countless.connect(server.url) as client:
+        hits = client.counter("hits")
+        hits.add()
+        assert client.flush()
+        watch = callbacks.watch(client, 1_000)
+        until(lambda: watch._debug_state()["streaming"], "the stream")
+        caplog.set_level("INFO", "countless")
+
+        def child() -> list[object]:
+            client.connected  # noqa: B018 - takes the lock, and so finds out about the fork
+            watch.close()
+            return [watch.wait(TIMEOUT_S), watch._debug_state()["streaming"]]
+
+        assert in_fork(hooks, child) == [False, False]
+        hits.add(2_000)
+        assert watch.wait(TIMEOUT_S)
+    assert "interrupted" not in caplog.text
 
 
 def test_total_far_past_the_threshold_calls_both(server: Server) -> None:

@@ -113,8 +113,7 @@ class Client(LocalState):
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
         self._used_families: dict[str, tuple[LocalFamily | LocalFamilyWindows, CalendarFields]] = {}  # by name
         self._client_budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()
-        if not disabled:
-            forks.register(self)
+        forks.register(self, close_at_exit=not disabled)
 
     def __repr__(self) -> str:
         state = "closed" if self._closing else f"error: {self._last_error}" if self._last_error else "open"
@@ -145,7 +144,8 @@ class Client(LocalState):
     @property
     def connected(self) -> bool:
         """True while connected to a coordinator. The client connects when it first counts something."""
-        return self._loop.connected
+        with self._lock:  # a child that does not know of its fork has the parent's session
+            return self._loop.connected
 
     def counter(
         self,
@@ -345,7 +345,8 @@ class Client(LocalState):
 
         watch = Watch(ApiClient(self._endpoint.base, token or self._token), counter, over, possibly, certainly)
         if not self._disabled:
-            self._watches.add(watch)
+            with self._lock:
+                self._watches.add(watch)
             watch._start()
         return watch
 
@@ -376,8 +377,10 @@ class Client(LocalState):
         processes left there are delivered, too. Finally raises `CounterRefused`, as `flush` does.
         """
         require_seconds("timeout", timeout)
+        with self._lock:
+            watches = list(self._watches)
         forks.unregister(self)
-        for watch in list(self._watches):
+        for watch in watches:
             watch.close()
         deadline = monotonic() + timeout
         with self._lock:

@@ -1,83 +1,172 @@
-"""Clients and `fork`: a child counts for itself, as an incarnation of its own.
+"""Clients and forks: a child counts for itself, as an incarnation of its own.
 
-The forking thread holds every client's lock, so a child never finds a count half changed. What was counted before the
-fork belongs to the parent; in the child all counters start at zero. `multiprocessing` ends its children without running
-`atexit`, so they get a finaliser of their own.
+What was counted before the fork belongs to the parent; in the child all counters start at zero. Three kinds of fork:
+
+| hooks that run                          | when the clients of the child become new incarnations                     |
+|-----------------------------------------|---------------------------------------------------------------------------|
+| both (`os.fork`, `multiprocessing`)     | at the fork; the forking thread holds every lock, so no count is half done |
+| the child's (uWSGI: py-call-osafterfork)| at the fork                                                               |
+| none (uWSGI, any fork in C)             | when a thread of the child first takes the lock of a client               |
+
+In the last two a thread that does not exist in the child may hold a lock, or may have been in the middle of a change:
+the child makes its locks new, and all state that a change may leave half done. Until then no thread can count or spend
+in the child without a lock (`fork_page.py`).
+
+`multiprocessing` ends its children without running `atexit`, so they get a finaliser of their own.
 """
 
 import atexit
+import logging
 import os
 import sys
+from _thread import RLock
+from collections.abc import Iterable
 from contextlib import suppress
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Protocol
 from weakref import WeakSet
 
+from countless.client.fork_page import ForkPage
 from countless.errors import CounterRefused
+
+log = logging.getLogger("countless")
 
 AT_EXIT_TIMEOUT_S = 2.0  # how long a process may wait at its end for the delivery of its final counts
 
 
+class ClientLock(RLock):  # type: ignore[misc]  # the class may have subclasses
+    """The lock of a client. In a child that does not know of its fork yet, taking it repairs the child first."""
+
+    def __init__(self) -> None:
+        self.page = present_page()
+
+    def __enter__(self) -> bool:  # type: ignore[override]
+        if self.page.inherited:
+            _repair(self)
+        return _enter(self)
+
+    def take_over(self) -> None:
+        """Take it in a child, where a thread may hold it that does not exist."""
+        self._at_fork_reinit()  # type: ignore[attr-defined]  # of every lock: what Python's own modules use
+        self.acquire()
+
+    @property
+    def held(self) -> bool:
+        """True if the calling thread has it."""
+        return bool(self._is_owned())  # type: ignore[attr-defined]  # of every RLock, and used by Condition
+
+
+_enter = RLock.__enter__
+
+
 class Forkable(Protocol):
-    def _before_fork(self) -> None: ...
+    @property
+    def _lock(self) -> ClientLock: ...
 
-    def _after_fork_parent(self) -> None: ...
-
-    def _after_fork_child(self) -> None: ...
-
-    def _holds_lock(self) -> bool:
-        """Whether the calling thread has the client's lock."""
+    def _after_fork(self) -> None:
+        """In the child, with the lock held: continue as a new incarnation."""
 
     def close(self, timeout: float = 5.0) -> bool: ...
 
 
+_page = ForkPage()
 _clients: "WeakSet[Forkable]" = WeakSet()
+_open: "WeakSet[Forkable]" = WeakSet()  # to be closed at the end of the process
 _locked: list[Forkable] = []
+_forking: int | None = None  # the thread that holds these locks
 _fork_lock = Lock()  # two threads may fork at the same time
+_repairs: dict[int, RLock] = {}  # by pid: a child must not wait for the lock of its parent
 
 
-def register(client: Forkable) -> None:
-    """Take care of this client around forks and at the end of the process, until `unregister`."""
+def present_page() -> ForkPage:
+    """The page of this process."""
+    if _page.inherited:
+        _repair(None)
+    return _page
+
+
+def register(client: Forkable, *, close_at_exit: bool) -> None:
+    """Take care of this client around forks and, until `unregister`, at the end of the process."""
     _clients.add(client)
+    if close_at_exit:
+        _open.add(client)
 
 
 def unregister(client: Forkable) -> None:
-    _clients.discard(client)
+    _open.discard(client)
 
 
 def lock_is_held() -> bool:
     """Whether the calling thread has the lock of a client."""
-    return any(client._holds_lock() for client in list(_clients))
+    return any(client._lock.held for client in list(_clients))
 
 
 def close_all() -> None:
-    for client in list(_clients):
+    for client in list(_open):
         with suppress(CounterRefused):  # it is in the log, and the process ends
             client.close(AT_EXIT_TIMEOUT_S)
 
 
+def warn_if_threads_do_not_run() -> None:
+    """For a process that has started a thread. uWSGI keeps the GIL while it waits for a request, unless told."""
+    uwsgi = sys.modules.get("uwsgi")
+    if uwsgi is not None and not getattr(uwsgi, "has_threads", True):
+        log.warning("uWSGI runs no threads: counts are delivered only while a request runs; set enable-threads")
+
+
 def _before() -> None:
+    global _forking
+    present_page()  # this may be a child that does not know it yet
     _fork_lock.acquire()
+    _forking = get_ident()
     _locked[:] = list(_clients)
     for client in _locked:
-        client._before_fork()
+        client._lock.acquire()
 
 
 def _in_parent() -> None:
+    global _forking
     for client in reversed(_locked):
-        client._after_fork_parent()
+        client._lock.release()
     _locked.clear()
+    _forking = None
     _fork_lock.release()
 
 
 def _in_child() -> None:
-    for client in reversed(_locked):
-        client._after_fork_child()
-        util = sys.modules.get("multiprocessing.util")
+    if _forking == get_ident():
+        _become_child(reversed(_locked))
+    else:  # only this hook runs
+        _repair(None)
+
+
+def _repair(lock: ClientLock | None) -> None:
+    """In a child, if it does not know of its fork yet."""
+    with _repairs.setdefault(os.getpid(), RLock()):
+        if _page.inherited:
+            clients = list(_clients)
+            for client in clients:
+                client._lock.take_over()
+            _become_child(clients)
+        if lock is not None and lock.page.inherited:  # its client is gone, and only a counter of it is left
+            lock.take_over()
+            lock.page = _page
+            lock.release()
+
+
+def _become_child(locked: Iterable[Forkable]) -> None:
+    global _page, _fork_lock, _forking
+    _page, _fork_lock, _forking = ForkPage(), Lock(), None
+    util = sys.modules.get("multiprocessing.util")
+    for client in locked:
+        client._lock.page = _page
+        try:
+            client._after_fork()
+        finally:
+            client._lock.release()
         if util is not None:
             util.register_after_fork(client, _finalise)  # called once multiprocessing has cleared its finalisers
     _locked.clear()
-    _fork_lock.release()
 
 
 def _finalise(client: Forkable) -> None:

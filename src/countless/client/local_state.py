@@ -7,16 +7,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from itertools import count
 from pathlib import Path
 from threading import Condition, RLock, Thread
 from typing import TYPE_CHECKING
 from weakref import WeakSet, WeakValueDictionary
 
+from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
-from countless.client.local_counter import LocalCounter
+from countless.client.local_counter import Deliver, LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import new_incarnation
@@ -67,7 +69,7 @@ class LocalState:
         self._disabled = disabled
         self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
         self._clock = clock
-        self._lock = RLock()
+        self._lock = forks.ClientLock()
         self._local_counters: dict[str, LocalCounter] = {}
         # By series; their windows are among the local counters, or the families.
         self._windows: dict[str, LocalWindows | LocalFamilyWindows] = {}
@@ -117,12 +119,15 @@ class LocalState:
         with self._lock:
             if name not in self._local_counters:
                 site = Site(name, self._site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
-                make = LocalCounter if self._durable is None or self._left else self._durable.counter
+                make = self._counter_in_memory if self._durable is None or self._left else self._durable.counter
                 self._local_counters.setdefault(name, make(site, self._lock, self._deliver))  # a handler may have come
                 self._loop.add_counter(name)
                 if self._left:
                     self._local_counters[name].close()
             return self._local_counters[name]
+
+    def _counter_in_memory(self, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
+        return LocalCounter(site, lock, deliver, lambda: self._lock.page.endless(count(1)))
 
     def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
         validate_name(window_name(series, calendar, calendar.period_at(self._wall_clock())))
@@ -230,6 +235,7 @@ class LocalState:
             self._loop.abandon()
         if self._durable is not None:
             self._durable.start_recovery()
+        forks.warn_if_threads_do_not_run()
 
     def _leave(self) -> None:
         """Nothing more is counted; the final counts are due."""
@@ -246,30 +252,20 @@ class LocalState:
         if self._thread is not None:
             self._loop.leave()
 
-    # Around a fork
+    # In a forked child
 
-    def _before_fork(self) -> None:
-        """Take the lock, so that no other thread is changing a count while the process is copied."""
-        self._lock.acquire()
-
-    def _holds_lock(self) -> bool:
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined]  # of every RLock, and used by Condition
-
-    def _after_fork_parent(self) -> None:
-        self._lock.release()
-
-    def _after_fork_child(self) -> None:
+    def _after_fork(self) -> None:
         """Continue as a new incarnation that has counted nothing. The connection belongs to the parent."""
         if self._thread is not None:
             self._loop.abandon()
+        for watch in self._watches:
+            watch._abandon()
         closing = self._closing
         self._new_incarnation()
         self._closing = closing
         if not closing:
             for name in [name for name in self._local_counters if parse_window(name)]:
-                window = self._local_counters.pop(name)
-                if window.open:
-                    window.close()
+                self._local_counters.pop(name).give_up()
             if self._durable is not None:
                 self._durable.after_fork(self._site_id, self._local_counters)
             for counter in self._local_counters.values():
@@ -282,7 +278,14 @@ class LocalState:
                 self._families.pop(name).close()
             for name, family in self._families.items():
                 family.after_fork(None if self._durable is None else self._durable.family(name, family.rule))
-        self._lock.release()
+        else:
+            for counter in self._local_counters.values():
+                counter.give_up()
+            for budget in self._budgets.values():
+                budget.after_fork(self._site_id)
+                budget.end()
+            if self._durable is not None:
+                self._durable.leave_to_parent()
 
     # The thread
 

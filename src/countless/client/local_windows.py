@@ -11,7 +11,7 @@ from math import inf
 from threading import RLock
 from zlib import crc32
 
-from countless.client.local_counter import LocalCounter
+from countless.client.local_counter import NO_NUMBER, LocalCounter
 from countless.core.calendar import Calendar
 from countless.core.site import MAX_INCREMENT, require_increment
 from countless.core.windows.site import SiteWindows
@@ -60,7 +60,7 @@ class LocalWindows:
     def add(self, n: int = 1) -> None:
         starts_at, ends_at, local = self._present  # one object, so that they belong to each other
         if n is _ONE and starts_at <= self._clock() < ends_at and local is not None:
-            number = next(local.sequence)  # inline: calling `local.add` makes this a fifth slower
+            number = next(local.sequence, NO_NUMBER)  # inline: calling `local.add` makes this a fifth slower
             if number < local.threshold or local.add_with_lock(1, number):
                 return
         elif type(n) is not int or not 0 <= n <= MAX_INCREMENT:

@@ -89,6 +89,11 @@ class Watch:
     def _start(self) -> None:
         self._thread.start()
 
+    def _abandon(self) -> None:
+        """In a forked child: the stream is the parent's, and the thread does not exist."""
+        self._ended, self._stream = Event(), None  # a thread of the parent may have held the lock of the old one
+        self._ended.set()
+
     def _debug_state(self) -> dict[str, bool]:
         return {"streaming": self._stream is not None, "running": self._thread.is_alive()}
 

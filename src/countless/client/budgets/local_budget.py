@@ -11,6 +11,7 @@ coordinator, an `Ask`), it is given back the units that the iterator has not yie
    both, also while other threads take units.
 3. An iterator that was exhausted yields nothing more. A thread that has read `units` before, and calls `next` later,
    gets None and comes to the lock.
+4. In a forked child `units` yields nothing (`fork_page.py`): what was set aside before the fork is the parent's.
 
 So `spent` of the site is exact whenever the site uses it: a `Recall` returns no unit that was admitted. An exception of
 a signal handler may lose units between 1 and 2; they count as spent. Without the GIL nothing is set aside, and every
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from operator import length_hint
 
+from countless.client.forks import present_page
 from countless.client.interpreter import GIL
 from countless.core.budget.messages import Ask, BudgetId, DownMessage
 from countless.core.budget.rolling import RollingWindow
@@ -43,7 +45,7 @@ class LocalBudget:
         self.in_flight = False  # units are only held, and all holds end with the process
         self.window: RollingWindow | None = None  # of a rolling budget
         self.units = NONE_ASIDE  # for any thread: one unit is admitted for each item
-        self._aside = NONE_ASIDE  # the same units: what takes an item here admits none
+        self._aside = NONE_ASIDE  # the same units: what takes an item of these admits none
 
     @property
     def spent(self) -> int:
@@ -125,7 +127,8 @@ class LocalBudget:
     def _set_aside(self) -> None:
         units = self.site.set_aside(MAX_ASIDE)
         if units:
-            self.units = self._aside = repeat(True, units)
+            self._aside = repeat(True, units)
+            self.units = present_page().items(self._aside)
 
     def _put_back(self) -> None:
         self.site.put_back(len(list(self._aside)))

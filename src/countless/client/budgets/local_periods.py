@@ -210,6 +210,7 @@ class LocalPeriods:
         for local in self._periods.states.values():
             local.abandon()
         self._hand_ins.clear()
+        self.closed = False
         self._site_id = site_id
         self._start(now)
 

@@ -7,6 +7,7 @@ from math import inf
 from countless.client.budgets.local_budget import MAX_ASIDE, NONE_ASIDE, LocalBudget
 from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord, present_boot
 from countless.client.durable.count_file import CountFile
+from countless.client.forks import present_page
 from countless.core.budget.messages import Ask, BudgetId, DownMessage
 from countless.core.budget.site import Taken
 from countless.core.messages import SiteId
@@ -91,7 +92,7 @@ class DurableBudget(LocalBudget):
             first = self._numbered + 1
             self._numbered += units
             self._aside = numbers = iter(range(first, first + units))
-            self.units = self._record.sequence(numbers)
+            self.units = self._record.sequence(present_page().items(numbers))
 
     def _put_back(self) -> None:
         units = len(list(self._aside))

@@ -19,6 +19,7 @@ from operator import setitem
 from threading import RLock
 from typing import Protocol
 
+from countless.client.forks import present_page
 from countless.client.interpreter import GIL
 from countless.core.messages import Report, Snapshot, UpMessage
 from countless.core.site import Site
@@ -62,6 +63,8 @@ class CounterRecord:
     def sequence(self, lock: RLock) -> Iterator[int]:
         """Numbers of events that are counted one by one. Each is in the file before `next` returns it.
 
+        They end after some thousands, and in a forked child before the first one is stored: the file is the parent's.
+
         `next` runs through count, store and return without a step of Python, so under the GIL no other thread comes in
         between: storing an item returns None, which is false, so `filterfalse` passes the number on. Without the GIL
         the owner's lock keeps them together, which makes `add()` 3.5 times as slow.
@@ -69,7 +72,8 @@ class CounterRecord:
         if not GIL:
             return LockedSequence(self, lock)
         cell = self.at + _UNIT_TOTAL
-        return filterfalse(partial(setitem, self.words, cell), count(self.words[cell] + 1))
+        numbers = present_page().items(count(self.words[cell] + 1))
+        return filterfalse(partial(setitem, self.words, cell), numbers)
 
     def increment(self) -> int:
         if self._closed:

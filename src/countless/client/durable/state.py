@@ -14,7 +14,8 @@ from countless.client.durable.family import FamilyKey, FamilyRecords
 from countless.client.durable.record import MAX_COUNT, CounterRecord
 from countless.client.durable.recovery import OrphanRecovery
 from countless.client.durable.word_file import StateError
-from countless.client.local_counter import ALWAYS, Deliver, LocalCounter
+from countless.client.fork_page import MAX_ITEMS
+from countless.client.local_counter import ALWAYS, NO_NUMBER, Deliver, LocalCounter
 from countless.client.transport.base import Transport
 from countless.core.budget.messages import BudgetId
 from countless.core.family.rule import FamilyRule
@@ -27,7 +28,7 @@ log = logging.getLogger("countless")
 class DurableCounter(LocalCounter):
     """A counter that survives its process: events are in the file before they are reported."""
 
-    __slots__ = ("_record", "_send")
+    __slots__ = ("_last_number", "_record", "_send")
 
     def __init__(self, site: Site, lock: RLock, deliver: Deliver, record: CounterRecord) -> None:
         super().__init__(site, lock, self._save_then_send)
@@ -42,6 +43,7 @@ class DurableCounter(LocalCounter):
         """Count in this record, whose count is 0, from now on."""
         self._record = record
         self.sequence = record.sequence(self._lock)
+        self._last_number = record.unit_total + MAX_ITEMS  # of this sequence
         self._offset = -record.unit_total
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
@@ -49,9 +51,29 @@ class DurableCounter(LocalCounter):
         self._record.save_state(self._site)
         return messages
 
+    def _begin(self) -> None:
+        """`bind` has done it."""
+
+    def add_with_lock(self, n: int, number: int) -> bool:
+        if number is NO_NUMBER:
+            self._continue_sequence()
+        return super().add_with_lock(n, number)
+
+    def _continue_sequence(self) -> None:
+        with self._lock:
+            last = self._last_number
+            if self.open and self._record.unit_total == last:  # otherwise another thread, or a handler, has done it
+                following = self._record.sequence(self._lock)
+                if self._last_number == last:  # nothing is called from here on, so that no handler comes in between
+                    self.sequence, self._last_number = following, last + MAX_ITEMS
+
     def reset(self, site_id: SiteId, delivered: int | None) -> None:
         super().reset(site_id, delivered)
         self._record.rebase(self._record.batch_total - self._offset)
+
+    def give_up(self) -> None:
+        super().give_up()
+        self.sequence = count(MAX_COUNT)  # without a page that is wiped the old one would go on, in the parent's file
 
     def close(self) -> Snapshot:
         try:
@@ -108,11 +130,8 @@ class DurableState:
         return FamilyRecords(FamilyKey(name, rule), self._file)
 
     def after_fork(self, site_id: SiteId, counters: Mapping[str, LocalCounter]) -> None:
-        """In the child: an empty file of its own. The other file, and its lock, belong to the parent."""
-        self._file.release()
-        if self._recovery is not None:
-            self._recovery.abandon()
-            self._recovery = None
+        """In the child: an empty file of its own."""
+        self.leave_to_parent()
         try:
             self._file = CountFile.create(self._directory, site_id)
         except StateError as error:  # not a reason for a fork to fail
@@ -121,6 +140,13 @@ class DurableState:
         for name, counter in counters.items():
             if isinstance(counter, DurableCounter):
                 counter.bind(self._file.allocate(name))
+
+    def leave_to_parent(self) -> None:
+        """In a child: the file and its lock are the parent's, and so is what it recovers."""
+        self._file.release()
+        if self._recovery is not None:
+            self._recovery.abandon()
+            self._recovery = None
 
     def new_incarnation(self, incarnation: int, shard: int = 0) -> AbstractContextManager[None]:
         """While the context lasts, every counter of the shard must be reset. All of it takes effect when it ends."""

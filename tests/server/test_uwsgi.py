@@ -1,0 +1,78 @@
+"""A real uWSGI, which forks its workers in C: every request is counted once, and no budget is exceeded."""
+
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from support.service import Server, until
+from support.uwsgi import MODES, WORKERS, Response, Uwsgi
+
+pytestmark = pytest.mark.slow
+
+LIMIT = 40
+FEW = [  # mode, enable-threads (for uWSGI before 2.0.30), state_dir, counted before the fork
+    ("default", False, False, 3),
+    ("default", True, True, 3),
+    ("child's hook", True, False, 3),
+]
+ALL = [case for case in product(MODES, [False, True], [False, True], [0, 3]) if case not in FEW]
+
+
+@pytest.fixture
+def quota(server: Server) -> Iterator[Server]:
+    server.reader.request("POST", "/api/v1/budgets", {"name": "quota", "limit": LIMIT})
+    yield server
+    server.reader.request("DELETE", "/api/v1/budgets/quota")
+
+
+def side_by_side(web: Uwsgi, path: str, number: int) -> list[Response]:
+    """So many requests, several at a time."""
+    responses: list[Response] = []
+
+    def ask() -> None:
+        responses.extend(web.get(path) for _ in range(number // WORKERS))
+
+    threads = [Thread(target=ask) for _ in range(WORKERS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return responses
+
+
+def run_workers(server: Server, directory: Path, mode: str, threads: bool, state_dir: bool, before: int) -> None:
+    options = ["--enable-threads"] if threads else []
+    kept = directory / "state" if state_dir else None
+    web = Uwsgi(directory, server.url, mode, *options, before=before, state_dir=kept)
+    loads = WORKERS if mode == "lazy" else 1  # of the module
+    try:
+        counted = side_by_side(web, "/", 90)
+        while len({each.pid for each in counted}) < WORKERS:
+            counted += side_by_side(web, "/", WORKERS)
+        taken = side_by_side(web, "/take", 60)
+        web.stop()
+    finally:
+        web.kill()
+    admitted = sum(each.allowed for each in taken) + loads * before
+    assert 0 < admitted <= LIMIT
+    until(lambda: server.inspect("hits")["known"] == len(counted) + loads * before, "every request is counted")
+    if loads * before == 0:  # uWSGI's master ends without `atexit`, and hands nothing in
+        until(lambda: server.reader.request("GET", "/api/v1/budgets/quota")["spent"] == admitted, "all is handed in")
+
+
+@pytest.mark.parametrize(("mode", "threads", "state_dir", "before"), FEW)
+def test_workers_of_uwsgi_count_every_request_and_stay_within_a_budget(
+    quota: Server, tmp_path: Path, mode: str, threads: bool, state_dir: bool, before: int
+) -> None:
+    run_workers(quota, tmp_path, mode, threads, state_dir, before)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("mode", "threads", "state_dir", "before"), ALL)
+def test_workers_of_uwsgi_in_every_mode(
+    quota: Server, tmp_path: Path, mode: str, threads: bool, state_dir: bool, before: int
+) -> None:
+    run_workers(quota, tmp_path, mode, threads, state_dir, before)
