@@ -76,7 +76,7 @@ def test_a_million_events_of_ten_thousand_labels_cost_few_messages(scheme: Famil
 
 def test_total_and_top_hold_while_sites_count_labels_that_are_new_in_each_round() -> None:
     """No label of theirs has grown by a step when the steps rise, so they send nothing then. That must not make them
-    forget how much they hold back in all: the total was wrong by nine times epsilon.
+    forget how much they hold back in all: the total was wrong by six times epsilon.
     """
     epsilon, names = Fraction(1, 100), range(20)
     family, truth, fresh = Family(sites=names, epsilon=float(epsilon)), Counter[str](), count()
