@@ -15,8 +15,7 @@ class Published:
 
     def __init__(self, began: float, name: str = "hits", new: bool = True) -> None:
         self.name = name
-        self.traffic = Traffic(0, new=new)
-        self.traffic.began = began
+        self.traffic = Traffic(0, new, began)
         self.coordinator = SimpleNamespace(phase=None)
         self.publish(0)
 

@@ -12,7 +12,6 @@ from countless.core.messages import Report
 from countless.core.windows.rolling import count_since
 from countless.server.http.history import history
 from countless.server.http.history.history import MAX_POINTS, Recorder, TimeSeries
-from countless.server.sessions import counter
 from countless.wire.frames import Join
 from support.published import ALPHA, Published
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -130,11 +129,10 @@ async def test_clock_that_is_put_back_leaves_records_as_old_as_they_were() -> No
         ]
 
 
-async def test_clock_that_is_ahead_for_a_minute_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clock_that_is_ahead_for_a_minute_leaves_no_trace() -> None:
     """Charts, rolling counts, and for operators since when messages are counted and what a flush would have sent."""
-    async with site_server() as harness:
-        steady, ahead = 1e9, 0.0
-        monkeypatch.setattr(counter, "time", lambda: steady + ahead)
+    steady, ahead = 1e9, 0.0
+    async with site_server(wall_clock=lambda: steady + ahead) as harness:
         right = Recorder(harness.server, clock=lambda: steady, steady=lambda: steady)
         tested = Recorder(harness.server, clock=lambda: steady + ahead, steady=lambda: steady)
         session, connection = await harness.connect("web")

@@ -105,6 +105,9 @@ class Member:
         if message.reply.startswith(DOWNLINK_PREFIX):
             await message.respond(msgspec.msgpack.encode((PROTOCOL_VERSION, self.lease.shards)))
 
+    def now(self) -> float:
+        return self._clock()
+
     def drain(self) -> None:
         """Accept no new connection and end every event stream."""
         self.draining = True

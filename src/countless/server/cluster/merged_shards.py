@@ -3,7 +3,6 @@
 from collections import ChainMap
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
-from time import monotonic
 
 from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
@@ -120,7 +119,7 @@ class MergedShards:
         return max((server.behind_s for server in self._servers), default=0.0)
 
     def now(self) -> float:
-        return monotonic()
+        return self._member.now()
 
     def drain(self) -> None:
         self._member.drain()

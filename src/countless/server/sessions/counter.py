@@ -4,6 +4,7 @@ Readers see an answer only once it is saved: a total that was shown and then for
 """
 
 import asyncio
+from collections.abc import Callable
 from time import time
 from typing import NamedTuple
 
@@ -23,8 +24,8 @@ class Traffic:
 
     __slots__ = ("began", "counted_before", "down", "down_bytes", "new", "up", "up_bytes")
 
-    def __init__(self, counted_before: int, new: bool) -> None:
-        self.began = time()
+    def __init__(self, counted_before: int, new: bool, began: float) -> None:
+        self.began = began
         self.counted_before = counted_before
         self.new = new  # there was no such counter before
         self.up = self.down = 0
@@ -80,6 +81,7 @@ class Counter(Watched):
         expected_sites: int = 1,
         traffic: Traffic | None = None,
         health: SaveHealth | None = None,
+        wall_clock: Callable[[], float] = time,
     ) -> None:
         super().__init__(health)
         self.name = name
@@ -99,7 +101,7 @@ class Counter(Watched):
         )
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
-        self.traffic = traffic or Traffic(self.coordinator.known_total, new=saved_state is None)
+        self.traffic = traffic or Traffic(self.coordinator.known_total, saved_state is None, wall_clock())
         self._published = self.coordinator.answer
 
     def reconfigured(self, config: Config) -> "Counter":

@@ -77,7 +77,7 @@ class CounterRegistry:
         opened = {tracker.name for counter in loaded.values() for tracker in counter.open.values()}
         for name, (config, state) in saved.items():
             if name not in opened:
-                self.add(loaded[name] if name in loaded else Counter(name, config, state, health=self._pipeline.health))
+                self.add(loaded[name] if name in loaded else self._counter(name, config, state))
             if owner := owners.get(Owned(COUNTER, name)):
                 (self._window_shares if name in opened else self._shares).load(name, owner)
 
@@ -122,7 +122,7 @@ class CounterRegistry:
     def _new(self, name: str, config: Config) -> AnyCounter:
         as_group = parse_window(f"{name}:0")
         if config.windows is None:
-            counter: AnyCounter = Counter(name, config, health=self._pipeline.health)
+            counter: AnyCounter = self._counter(name, config)
             taken = as_group is not None and as_group.series in self.windowed
         else:
             counter = WindowedCounter(name, config, self._wall_clock, health=self._pipeline.health)
@@ -130,6 +130,9 @@ class CounterRegistry:
         if taken:  # a tombstone of this name is a watermark
             raise InvalidParameter("counter", name, "a name that no windows of another counter have")
         return counter
+
+    def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> Counter:
+        return Counter(name, config, saved, health=self._pipeline.health, wall_clock=self._wall_clock)
 
     def configure(self, name: str, config: Config) -> AnyCounter:
         """Replace the config of a counter. A counter without windows is replaced with it, unless the config is the

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from time import time
 
 from countless.core.answer import State
 from countless.core.family.answer import LabelCounts, Top
@@ -78,6 +79,7 @@ class ServedFamily(Watched, LabelReader):
         expected_sites: int = 0,
         windows: PersistentFamilyWindows | None = None,
         traffic: Traffic | None = None,
+        wall_clock: Callable[[], float] = time,
     ) -> None:
         super().__init__(health)
         self.name = name
@@ -86,7 +88,7 @@ class ServedFamily(Watched, LabelReader):
         self.loss: Loss | None = None  # of a window; its owner sets it
         state = None if saved is None else saved.state
         self.coordinator = FamilyCoordinator(name, rule.steps, expected_sites=expected_sites, saved_state=state)
-        self.traffic = traffic or Traffic(self.known_total, new=saved is None)
+        self.traffic = traffic or Traffic(self.known_total, saved is None, wall_clock())
         self._own_counts: dict[str, int] | None = dict(self.coordinator.known)  # None: those of the coordinator
         self._published, self._total = self.snapshot()
 

@@ -74,7 +74,7 @@ class FamilyRegistry:
 
     def _new(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> AnyFamily:
         if rule.windows is None:
-            return ServedFamily(name, rule, saved, self._pipeline.health)
+            return ServedFamily(name, rule, saved, self._pipeline.health, wall_clock=self._wall_clock)
         return WindowedFamily(name, rule, self._wall_clock, saved, self._pipeline.health)
 
     def _add(self, family: AnyFamily) -> None:

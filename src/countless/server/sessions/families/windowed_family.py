@@ -56,7 +56,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self.rule = rule
         first, before = (0, 0) if saved is None else (saved.fields.round, saved.fields.total)
         super().__init__(name, self.window_rule.calendar, wall_clock, first, before, health)
-        self.traffic = Traffic(before, new=saved is None)
+        self.traffic = Traffic(before, saved is None, wall_clock())
         self.dropped_windows = ServedFamily(name, rule, saved, health, windows=self, traffic=self.traffic)
         self.kept: dict[int, ServedFamily] = {}
         self._settled: LabelCounts  # of all windows that are not open

@@ -38,7 +38,7 @@ class WindowedCounter(ServedWindows[Counter]):
         first, self._largest, before = fields
         self.config = config
         super().__init__(name, self.window_rule.calendar, wall_clock, first, before, health)
-        self.traffic = Traffic(before, new=fields is _NEW)
+        self.traffic = Traffic(before, fields is _NEW, wall_clock())
         self._idle: Counter | None = None
         self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
         self._published = self._snapshot()
