@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
 from threading import Thread
-from time import monotonic
 
 import pytest
 
@@ -17,6 +16,7 @@ from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
 from support.local_counters import unreported
+from support.service import TIMEOUT_S
 
 
 @pytest.fixture
@@ -29,7 +29,6 @@ def mute_server() -> Iterator[str]:
 def test_counting_continues_without_a_coordinator(mute_server: str) -> None:
     client = countless.connect(mute_server, site="here")
     hits = client.counter("hits")
-    start = monotonic()
 
     def work() -> None:
         for _ in range(5_000):
@@ -39,9 +38,8 @@ def test_counting_continues_without_a_coordinator(mute_server: str) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(TIMEOUT_S)
     hits.add(7)
-    assert monotonic() - start < 10
     assert hits.count == 20_007
     assert not client.flush(0.01)
     assert not client.close(0.01)

@@ -22,15 +22,16 @@ from support.service import TIMEOUT_S, Server, python, until
 SITES = 3
 MINUTES = 20  # far more than it takes
 MAX_UNCERTAIN = 30  # events: one for each kill, and one for each site at the edge
-SECONDS_TO_EDGE = 6  # enough for all processes to start
+SECONDS_TO_EDGE = 4  # from when all processes have started
 COUNTING = """
 import countless, mmap, os, threading, time
 from countless.core.calendar import Calendar
 
 truth = memoryview(mmap.mmap(os.open(os.environ["TRUTH"], os.O_RDWR), 4096)).cast("Q")
-anchor, first = int(os.environ["ANCHOR"]), int(os.environ["FIRST"])
-minutes = Calendar("minute", "UTC", anchor)
 client = countless.connect()
+print("ready", flush=True)
+anchor, first = map(int, input().split())
+minutes = Calendar("minute", "UTC", anchor)
 counter = client.counter("requests", per="minute", anchor=anchor)
 stopped = threading.Event()
 
@@ -60,7 +61,7 @@ print(client.close(90), flush=True)
 class Site:
     """A program that counts until it is killed or told to leave, and what it has truly counted."""
 
-    def __init__(self, server: Server, directory: Path, name: str, anchor: int, first: int) -> None:
+    def __init__(self, server: Server, directory: Path, name: str) -> None:
         self._server = server
         self._name = name
         self._truth = directory / f"{name}.truth"
@@ -70,15 +71,28 @@ class Site:
             "COUNTLESS_SITE": name,
             "COUNTLESS_CLIENT_STATE_DIR": str(self._state_dir),
             "TRUTH": str(self._truth),
-            "ANCHOR": str(anchor),
-            "FIRST": str(first),
         }
-        self.start()
+        self._launch()
 
-    def start(self) -> None:
+    def _launch(self) -> None:
         self._process = python(COUNTING, self._server.url, **self._variables)
         assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+
+    def count(self, anchor: int, first: int) -> None:
+        """From now on; `first` is the number of the first minute."""
+        self._minutes = f"{anchor} {first}"
+        self._begin()
+
+    def _begin(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(self._minutes, file=self._process.stdin, flush=True)
         assert self._process.stdout.readline() == "counting\n"
+
+    def start(self) -> None:
+        self._launch()
+        self._begin()
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
@@ -111,12 +125,13 @@ class World:
 
     def __init__(self, server: Server, directory: Path) -> None:
         self.server = server
+        self.sites = [Site(server, directory, f"web-{n}") for n in range(SITES)]
         now = int(time())
         self.edge = now + SECONDS_TO_EDGE
         self._calendar = Calendar("minute", "UTC", self.edge % 60)
         self.first = self._calendar.period_at(now)
-        anchor = self._calendar.anchor
-        self.sites = [Site(server, directory, f"web-{n}", anchor, self.first) for n in range(SITES)]
+        for site in self.sites:
+            site.count(self._calendar.anchor, self.first)
 
     def at(self, seconds: float) -> None:
         """Wait until so many seconds after the edge."""

@@ -1,5 +1,6 @@
 """Windows of counters behind a real broker, while the coordinator that owns them is killed over an edge."""
 
+from collections import Counter as Tally
 from pathlib import Path
 from time import time
 from typing import Any
@@ -36,22 +37,31 @@ def test_windows_are_exact_although_their_owner_is_killed_over_the_edge(broker: 
         minutes = Calendar("minute", "UTC", edge % 60)
         clients = [countless.connect(broker.url, site=f"web {number}") for number in range(3)]
         counters = [client.counter(name, per="minute", anchor=edge % 60) for client in clients for name in NAMES]
-        for counter in counters:
-            counter.add(10)
-        assert minutes.period_at(time()) == minutes.period_at(now)  # otherwise the machine was too slow for this test
+        least, most = Tally[tuple[str, int]](), Tally[tuple[str, int]]()  # in truth, by counter and minute
+
+        def count(n: int) -> None:
+            for number, counter in enumerate(counters):
+                before = minutes.period_at(time())
+                counter.add(n)
+                after = minutes.period_at(time())
+                name = NAMES[number % len(NAMES)]
+                least[name, before] += n if before == after else 0
+                for period in {before, after}:
+                    most[name, period] += n
+
+        count(10)
         assert all(client.flush(TIMEOUT_S) for client in clients)
         one.kill()
         until(lambda: time() > edge, "the edge")
-        for counter in counters:
-            counter.add(7)
+        count(7)
         one.start()
         assert all(client.close(3 * TIMEOUT_S) for client in clients)
-        first, second = (minutes.bounds(minutes.period_at(moment))[0] for moment in (now, edge))
         for name in NAMES:
             for server in (one, two):
                 windows = until(lambda: complete(server, name), f"the windows of {name}")  # noqa: B023
-                starts = [minutes.moment(start) for start, _, _ in windows]
-                assert starts == [first, second]
-                assert [count for _, count, _ in windows] == [30, 21]
+                for start, counted, _ in windows:
+                    period = minutes.period_at(minutes.moment(start))
+                    assert least[name, period] <= counted <= most[name, period]
+                assert sum(counted for _, counted, _ in windows) == 3 * (10 + 7)
                 assert windows[0][2] == "exact"
     require_fenced(broker.url, SHARDS)
