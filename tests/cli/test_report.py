@@ -47,7 +47,7 @@ def test_report_is_one_self_contained_file(tmp_path: Path) -> None:
     for heading in ("Messages against the total", "Which plan is the cheapest", "The frameworks the paper argues"):
         assert heading in page
     numbers = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert {match["scheme"] for match in numbers["league"]} >= {"hyz", "dithered", "auto"}
+    assert {match["scheme"] for match in numbers["tournament"]} >= {"hyz", "dithered", "auto"}
 
 
 def test_violated_guarantee_is_marked_on_the_page() -> None:

@@ -49,7 +49,7 @@ class ReportData:
 
     def as_json(self) -> dict[str, Any]:
         numbers = asdict(self)
-        numbers["league"] = numbers.pop("tournament")  # the name of the field in report.json
+        numbers["tournament"] = numbers.pop("tournament")  # the name of the field in report.json
         return numbers
 
 
