@@ -120,10 +120,6 @@ class LocalCounter:
         return self._site.counter
 
     @property
-    def inherited(self) -> bool:
-        return False
-
-    @property
     def open(self) -> bool:
         return self._deliver is not None
 

@@ -21,7 +21,7 @@ from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.local_counter import Deliver, LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
-from countless.client.session.protocol import new_incarnation
+from countless.client.session.protocol import Origin, new_incarnation
 from countless.client.transport.base import Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketTransport
@@ -76,6 +76,7 @@ class LocalState:
         self._families: dict[str, LocalFamily] = {}  # and distributions; and windows of both, under their wire names
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
         self._left = False  # the program has closed the client: a later `add` raises
+        self._origin = Origin.MEMORY if state_dir is None else Origin.FILE
         self._new_incarnation()
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
 
@@ -95,6 +96,7 @@ class LocalState:
             self._families,
             self._clock,
             self._wall_clock,
+            origin=self._origin,
         )
         self._watches: WeakSet[Watch] = WeakSet()
         self._closing = False

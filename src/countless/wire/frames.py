@@ -75,9 +75,12 @@ class HelloAck(NamedTuple):
 
 
 class IncarnationRetired(NamedTuple):
-    """Down: this incarnation was retired, with these counts. Continue as a new one, with the events beyond them."""
+    """Down: this incarnation was retired, with these counts. Continue as a new one, whose number is at least
+    `incarnation`, with the events beyond them.
+    """
 
     known_counts: tuple[tuple[str, int], ...]
+    incarnation: int = 0
 
 
 class KnownCounts(NamedTuple):
@@ -92,6 +95,12 @@ class IncarnationExpired(NamedTuple):
     """
 
     incarnation: int
+
+
+class Inherited(NamedTuple):
+    """Up, before everything else: another process has counted what this connection delivers. It has ended, or it
+    continues, and what it keeps was copied. So the coordinator keeps the counts of all that leaves.
+    """
 
 
 class LeaveAck(NamedTuple):
@@ -162,7 +171,7 @@ class SetBudgetRule(NamedTuple):
 
 
 BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
-UpItem = UpMessage | Hello | Join | Leave | Sync | Ask | BudgetLeave | FamilyUpItem
+UpItem = UpMessage | Hello | Join | Leave | Sync | Inherited | Ask | BudgetLeave | FamilyUpItem
 RetiredItem = KnownCounts | IncarnationRetired
 HelloAnswer = HelloAck | KnownLabels | RetiredItem | IncarnationExpired
 _ControlDownItem = HelloAnswer | LeaveAck | SyncAck | Rejoin | CounterRejected
@@ -175,10 +184,10 @@ BUDGET_ITEMS = (
 )
 FAMILY_ITEMS = (*families.UP_ITEMS, *families.DOWN_ITEMS, KnownLabels, LabelCap)
 UP_ITEMS: frozenset[type[Any]] = frozenset(
-    {Report, Snapshot, Hello, Join, Leave, Sync, Ask, BudgetLeave, *families.UP_ITEMS}
+    {Report, Snapshot, Hello, Join, Leave, Sync, Inherited, Ask, BudgetLeave, *families.UP_ITEMS}
 )
 ITEMS: tuple[type[Any], ...] = (
-    *(*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts, IncarnationExpired, *FAMILY_ITEMS),
+    *(*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts, IncarnationExpired, *FAMILY_ITEMS, Inherited),
 )  # by kind
 _DOWN_ITEMS = frozenset(ITEMS) - UP_ITEMS
 _KIND = {item: kind for kind, item in enumerate(ITEMS)}
@@ -206,8 +215,10 @@ def encode_frames(items: Iterable[Item], max_bytes: int | None = None) -> Iterat
         yield _frame(encoded)
 
 
-def retired_items(known_counts: Iterable[tuple[str, int]]) -> list[RetiredItem]:
-    """What tells a site that its incarnation was retired: a list that is too long for a frame is sent in parts."""
+def retired_items(known_counts: Iterable[tuple[str, int]], least: int = 0) -> list[RetiredItem]:
+    """What tells a site that its incarnation was retired, and the least number of the next one: a list that is too long
+    for a frame is sent in parts.
+    """
     parts: list[list[tuple[str, int]]] = [[]]
     size = 0
     for name, count in known_counts:
@@ -218,7 +229,7 @@ def retired_items(known_counts: Iterable[tuple[str, int]]) -> list[RetiredItem]:
         parts[-1].append((name, count))
         size += needed
     *first, last = map(tuple, parts)
-    return [*map(KnownCounts, first), IncarnationRetired(last)]
+    return [*map(KnownCounts, first), IncarnationRetired(last, least)]
 
 
 def decode_up(data: bytes) -> list[UpItem]:

@@ -2,12 +2,13 @@
 
 import logging
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
-from countless.client.durable import budget as durable_budget
+from countless.client.durable import budget_record
 from countless.client.durable.budget import DurableBudget, OrphanedBudget, orphaned_budgets
-from countless.client.durable.budget_record import NAME_OFFSET, UNKNOWN_BOOT, present_boot, read_boot
+from countless.client.durable.budget_record import NAME_OFFSET, read_boot_id
 from countless.client.durable.count_file import CountFile
 from countless.core.budget.messages import BudgetId, Grant
 from countless.core.messages import SiteId
@@ -32,7 +33,7 @@ def reopened(file: CountFile) -> CountFile:
 
 
 def hand_ins(file: CountFile) -> list[BudgetLeave]:
-    return [leave for budget in orphaned_budgets(file.budgets).values() for leave in budget.hand_ins()]
+    return [leave for budget in orphaned_budgets(file).values() for leave in budget.hand_ins()]
 
 
 def test_spent_and_held_units_are_found_by_the_next_process(tmp_path: Path) -> None:
@@ -57,7 +58,7 @@ def test_acknowledged_record_is_not_handed_in_again(tmp_path: Path) -> None:
     granted(file, 100).take(20)
     granted(file, 100, BudgetId("mails")).take(3)
     file = reopened(file)
-    orphans = orphaned_budgets(file.budgets)
+    orphans = orphaned_budgets(file)
     orphans["tokens"].receive(BudgetLeaveAck(TOKENS, 11))
     assert (orphans["tokens"].settled, orphans["mails"].settled) == (True, False)
     assert hand_ins(reopened(file)) == [BudgetLeave(BudgetId("mails"), 11, 3)]
@@ -83,8 +84,8 @@ def test_discarded_record_is_used_again_and_a_late_settlement_does_not_change_it
     assert hand_ins(reopened(file)) == [BudgetLeave(BudgetId("tokens", 4), 11, 5)]
 
 
-def test_budget_that_is_not_used_has_no_record() -> None:
-    file = CountFile.in_memory(SITE)
+def test_budget_that_is_not_used_has_no_record(tmp_path: Path) -> None:
+    file = CountFile.create(tmp_path, SITE)
     local = DurableBudget(TOKENS, SITE.incarnation, file)
     local.discard()
     assert file.budgets == []
@@ -126,25 +127,44 @@ def test_forked_child_does_not_change_the_file_of_its_parent(tmp_path: Path) -> 
     assert hand_ins(reopened(file)) == [BudgetLeave(TOKENS, 11, 11)]
 
 
-@pytest.mark.parametrize("boot", [UNKNOWN_BOOT, present_boot() + 1])
+@pytest.mark.parametrize("boot", ["", "another"])
 def test_nothing_is_handed_in_after_the_machine_was_restarted(
-    boot: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    boot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The file may be older than what was admitted: all that was granted stays charged."""
     file = CountFile.create(tmp_path, SITE)
     granted(file, 100).take(20)
-    monkeypatch.setattr(durable_budget, "present_boot", lambda: boot)
+    monkeypatch.setattr(budget_record, "boot_id", lambda: boot)
     with caplog.at_level(logging.WARNING):
         assert hand_ins(reopened(file)) == []
-    assert "the machine was restarted" in caplog.text
+    assert "the machine was restarted, or the file is a copy" in caplog.text
+
+
+def test_nothing_is_handed_in_from_a_copy_of_the_file_on_the_same_boot(tmp_path: Path) -> None:
+    file = CountFile.create(tmp_path, SITE)
+    granted(file, 100).take(20)
+    (tmp_path / "copy").mkdir()
+    copy = CountFile.open_orphan(copyfile(file.path or "", tmp_path / "copy" / "1.counts"))
+    assert copy is not None
+    assert hand_ins(copy) == []
+    assert hand_ins(reopened(file)) == [BudgetLeave(TOKENS, 11, 20)]
+
+
+def test_moved_file_is_no_copy(tmp_path: Path) -> None:
+    file = CountFile.create(tmp_path / "before", SITE)
+    granted(file, 100).take(20)
+    file.release()
+    (tmp_path / "before").rename(tmp_path / "after")
+    (path,) = (tmp_path / "after").iterdir()
+    moved = CountFile.open_orphan(path)
+    assert moved is not None
+    assert hand_ins(moved) == [BudgetLeave(TOKENS, 11, 20)]
 
 
 def test_run_of_the_machine_is_unknown_without_a_boot_id(tmp_path: Path) -> None:
-    assert read_boot(tmp_path / "boot_id") == UNKNOWN_BOOT
-    (tmp_path / "boot_id").write_text("no number")
-    assert read_boot(tmp_path / "boot_id") == UNKNOWN_BOOT
+    assert read_boot_id(tmp_path / "boot_id") == ""
     (tmp_path / "boot_id").write_text("01234567-89ab-cdef-0123-456789abcdef\n")
-    assert read_boot(tmp_path / "boot_id") == 0x0123456789ABCDEF
+    assert read_boot_id(tmp_path / "boot_id") == "01234567-89ab-cdef-0123-456789abcdef"
 
 
 def test_file_without_budgets_can_be_read_by_earlier_versions(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from time import time
 import pytest
 
 from countless.client.local_counter import LocalCounter
-from countless.client.session.protocol import HELLO_TIMEOUT_S, SessionRetired, SiteSession, new_incarnation
+from countless.client.session.protocol import HELLO_TIMEOUT_S, Origin, SessionRetired, SiteSession, new_incarnation
 from countless.client.transport.base import ConnectionLost
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
@@ -44,11 +44,11 @@ HEARTBEAT_S = 10.0
 class Stream:
     """A session with one counter, on a stream that the test answers."""
 
-    def __init__(self) -> None:
+    def __init__(self, origin: Origin = Origin.MEMORY) -> None:
         self.time = 0.0
         self.sent: list[UpItem] = []
         lock = RLock()
-        self.session = SiteSession(SITE_ID, lock, lambda: None, lambda: self.time)
+        self.session = SiteSession(SITE_ID, lock, lambda: None, lambda: self.time, origin=origin)
         site = Site("hits", SITE_ID, SeededRandom(1))
         self.counter = LocalCounter(site, lock, lambda site, messages: self.session.queue("hits", messages))
         self.session.add_counter("hits", self.counter)
@@ -249,8 +249,8 @@ def test_rejected_counter_has_its_reason_until_the_next_stream(stream: Stream) -
     assert stream.session.rejected == {}
 
 
-def test_counts_that_another_process_left_do_not_expire(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalCounter, "inherited", True)
+def test_counts_that_another_process_left_do_not_expire() -> None:
+    stream = Stream(Origin.INHERITED)
     stream.counter.add(5)
     stream.connect()
     with pytest.raises(ProtocolError, match="may be in the totals already"):

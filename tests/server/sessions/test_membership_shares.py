@@ -37,8 +37,8 @@ async def connect(harness: SiteServerHarness, site: str, peer: str = "token 1", 
     return None if session is None else (session, connection)
 
 
-async def connected(harness: SiteServerHarness, site: str, peer: str = "token 1") -> Link:
-    link = await connect(harness, site, peer)
+async def connected(harness: SiteServerHarness, site: str, peer: str = "token 1", incarnation: int = 1) -> Link:
+    link = await connect(harness, site, peer, incarnation)
     assert link is not None
     return link
 
@@ -93,7 +93,8 @@ async def test_token_at_its_share_joins_nothing_more_and_what_it_has_joined_coun
     async with site_server(store, **LIMITS) as harness:
         used = [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1", "token 2")]
         assert used == [0, 5, 4]
-        evil_again = await connected(harness, "evil 0")
+        assert await connect(harness, "evil 0") is None  # it has left something, and continues as a new incarnation
+        evil_again = await connected(harness, "evil 0", incarnation=2)
         assert await rejected(harness, evil_again, *(Join(name, 0, 9) for name in (*names[:3], "c4"))) == ["c4"]
         with pytest.raises(ProtocolError, match="no room for what the site has used with another"):
             await connected(harness, "evil 1", "token 2")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from math import inf
 
 from countless.client.budgets.local_budget import MAX_ASIDE, NONE_ASIDE, LocalBudget
-from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord, present_boot
+from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord
 from countless.client.durable.count_file import CountFile
 from countless.client.forks import present_page
 from countless.core.budget.messages import Ask, BudgetId, DownMessage
@@ -137,14 +137,15 @@ class OrphanedBudget:
         """Nothing changes: another incarnation of the site may hand in, too."""
 
 
-def orphaned_budgets(records: Iterable[BudgetRecord]) -> dict[str, OrphanedBudget]:
+def orphaned_budgets(file: CountFile) -> dict[str, OrphanedBudget]:
     """By name, what can be handed in."""
-    boot, by_name = present_boot(), dict[str, list[BudgetRecord]]()
-    for record in records:
+    by_name = dict[str, list[BudgetRecord]]()
+    for record in file.budgets:
         if not record.incarnation:
             continue
-        if record.boot == UNKNOWN_BOOT or record.boot != boot:
-            log.warning("budget %r: the machine was restarted, so all that was granted stays charged", record.name)
+        if record.boot == UNKNOWN_BOOT or record.boot != file.boot:
+            reason = "the machine was restarted, or the file is a copy"
+            log.warning("all units granted stay charged, %s: budget=%r file=%s", reason, record.name, file.path)
         else:
             by_name.setdefault(record.name, []).append(record)
     return {name: OrphanedBudget(own) for name, own in by_name.items()}

@@ -11,12 +11,14 @@ file before it is admitted, and units that come back leave the file before the c
 process is killed, the file has all that was admitted, and no more than the coordinator has granted.
 
 The file survives the end of the process, not of the machine: after a power cut it may be older than what was admitted.
-`boot` says in which run of the machine it was written. In another one nothing is handed in, and the coordinator counts
-all that was granted as spent.
+So may a copy of the file, if the process that writes to it continues. `boot` says in which run of the machine, and to
+which file, it was written. In any other nothing is handed in, and the coordinator counts all that was granted as spent.
 """
 
+import os
 from collections.abc import Iterator
 from functools import cache, partial
+from hashlib import blake2b
 from itertools import filterfalse
 from operator import setitem
 from pathlib import Path
@@ -30,16 +32,24 @@ _INCARNATION, _PERIOD, _BOOT, _UNIT_TOTAL, _BATCH_TOTAL = range(1, 6)
 
 
 @cache
-def present_boot() -> int:
-    """A number of the present run of the machine."""
-    return read_boot(Path("/proc/sys/kernel/random/boot_id"))
+def boot_id() -> str:
+    """Empty: it is not known."""
+    return read_boot_id(Path("/proc/sys/kernel/random/boot_id"))
 
 
-def read_boot(path: Path) -> int:
+def read_boot_id(path: Path) -> str:
     try:
-        return int(path.read_text(encoding="ascii").replace("-", "")[:16], 16)
+        return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError):
+        return ""
+
+
+def boot_word(status: os.stat_result) -> int:
+    """A number of the current run of the machine, and of this file in it."""
+    if not boot_id():
         return UNKNOWN_BOOT
+    text = f"{boot_id()} {status.st_dev} {status.st_ino}"
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
 class BudgetRecord:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from countless.client.durable.budget_record import NAME_OFFSET as BUDGET_NAME_OFFSET
-from countless.client.durable.budget_record import BudgetRecord, present_boot
+from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord, boot_word
 from countless.client.durable.name_words import (
     IS_BUDGET,
     IS_FAMILY,
@@ -60,6 +60,7 @@ class CountFile:
         self._free_families: dict[int, list[CounterRecord]] = {}  # likewise
         self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._file = file
+        self.boot = UNKNOWN_BOOT if file.status is None else boot_word(file.status)
 
     @classmethod
     def create(cls, directory: Path, site_id: SiteId) -> "CountFile":
@@ -177,7 +178,7 @@ class CountFile:
             record = BudgetRecord(budget.name, *self._reserve("budget", budget.name, BUDGET_NAME_OFFSET))
             self.budgets.append(record)
         record.words[record.at] = write_name(record.words, record.at + BUDGET_NAME_OFFSET, raw) | IS_BUDGET
-        record.begin(budget.period, incarnation, present_boot())
+        record.begin(budget.period, incarnation, self.boot)
         return record
 
     def free_budget(self, record: BudgetRecord) -> None:

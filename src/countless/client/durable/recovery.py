@@ -25,6 +25,7 @@ from countless.client.durable.word_file import StateError
 from countless.client.families.local_family import LocalFamily
 from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
+from countless.client.session.protocol import Origin
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.clock import Clock, steady_clock
 from countless.core.family.messages import UpMessage as FamilyMessage
@@ -40,7 +41,6 @@ class OrphanedCounter:
     """A counter of a process that has ended: it only leaves."""
 
     open = False
-    inherited = True
 
     def __init__(self, name: str, record: CounterRecord) -> None:
         self.count = record.count
@@ -72,7 +72,7 @@ class OrphanDelivery:
         sharded: bool = False,
     ) -> None:
         counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
-        budgets, families = orphaned_budgets(file.budgets), _families_in(file)
+        budgets, families = orphaned_budgets(file), _families_in(file)
         counted = any(counter.count or counter.announced for counter in counters.values())
         self.needed = bool(budgets or families) or counted
         self._file = file
@@ -84,6 +84,7 @@ class OrphanDelivery:
             clock=clock,
             wall_clock=wall_clock,
             incarnations=file.incarnations if sharded else {},
+            origin=Origin.INHERITED,
         )
 
     def _on_status(self, error: str | None) -> None:
@@ -216,7 +217,7 @@ def _families_in(file: CountFile) -> dict[str, LocalFamily]:
     """They have only to leave: they send everything in the file, which is merged by maximum."""
     return {
         each.key.name: LocalFamily(
-            *(each.key.name, each.key.rule, LABEL_CAP, RLock(), _ignore_messages, each, each.counts, each.total, True)
+            *(each.key.name, each.key.rule, LABEL_CAP, RLock(), _ignore_messages, each, each.counts, each.total)
         )
         for each in orphaned_families(file)
     }

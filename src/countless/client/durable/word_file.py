@@ -107,6 +107,11 @@ class WordFile:
         self.release()
 
     @property
+    def status(self) -> os.stat_result | None:
+        """None: it is in memory."""
+        return None if self._lock is None else os.fstat(self._lock)
+
+    @property
     def _descriptor(self) -> int:
         if self._lock is None:
             raise StateError(f"{self.path} has been closed")

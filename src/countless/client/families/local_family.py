@@ -48,10 +48,8 @@ class LocalFamily:
         records: Records | None = None,
         counts: Mapping[str, int] | None = None,
         total: int = 0,
-        inherited: bool = False,
     ) -> None:
         self.name = name
-        self.inherited = inherited  # another process has counted this, and may have sent it
         self.rule = rule
         self.cap = cap
         self._most = cap  # labels: the cap, or fewer if the coordinator says so

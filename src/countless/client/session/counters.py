@@ -22,10 +22,6 @@ class CounterState(Protocol):
     @property
     def count(self) -> int: ...
 
-    @property
-    def inherited(self) -> bool:
-        """Another process has counted this, and may have sent it."""
-
     def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
         """The exact count, and every message that may have been lost with the last connection."""
 
@@ -53,6 +49,7 @@ class SessionCounters:
         self._sent: dict[str, int] = {}  # the largest count that this incarnation has sent
         self._joined: set[str] = set()  # on the present stream
         self._left: set[str] = set()
+        self._leaving = False
         self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
         self._rejections = RejectionLog("counter")
 
@@ -78,8 +75,8 @@ class SessionCounters:
         self._sent.clear()
 
     @property
-    def inherited(self) -> bool:
-        return any(counter.inherited and counter.count for counter in self._counters.values())
+    def counted(self) -> bool:
+        return any(counter.count for counter in self._counters.values())
 
     @property
     def sent(self) -> dict[str, int]:
@@ -144,6 +141,7 @@ class SessionCounters:
 
     def leave(self) -> None:
         """Windows leave in their order: `drain` has the first ones."""
+        self._leaving = True
         self.windows.finish_all(self._counters)
 
     def leave_items(self) -> list[UpItem]:
@@ -161,7 +159,8 @@ class SessionCounters:
         return [*([] if name in self._joined else self._join_items(name)), Leave(*final)]
 
     def on_leave_ack(self, name: str) -> None:
-        if name in self._counters:
+        """A counter without windows does not leave before the client does."""
+        if name in self._counters and (self._leaving or parse_window(name) is not None):
             self._has_left(name)
 
     def _has_left(self, name: str) -> None:

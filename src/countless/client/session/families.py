@@ -40,10 +40,6 @@ class FamilyState(Protocol):
     def active(self) -> bool:
         """Whether there is anything to report, or was."""
 
-    @property
-    def inherited(self) -> bool:
-        """Another process has counted this, and may have sent it."""
-
     def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
         """What a new connection begins with."""
 
@@ -90,6 +86,7 @@ class SessionFamilies:
         self._numbers: dict[str, dict[str, int]] = {}  # of labels, by family that has joined on the present stream
         self._sent: dict[str, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
         self._left: set[str] = set()
+        self._leaving = False
         self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
         self._rejections = RejectionLog("family")
         self._label_cap = LABEL_CAP  # of each family, as the coordinator wants it
@@ -116,8 +113,8 @@ class SessionFamilies:
         self._sent.clear()
 
     @property
-    def inherited(self) -> bool:
-        return any(family.inherited and family.active for family in self._families.values())
+    def counted(self) -> bool:
+        return any(family.active for family in self._families.values())
 
     @property
     def sent(self) -> dict[str, KnownFamily]:
@@ -190,6 +187,7 @@ class SessionFamilies:
 
     def leave(self) -> None:
         """Windows leave in their order: `drain` has the first ones."""
+        self._leaving = True
         self.windows.finish_all(self._families)
 
     def leave_items(self) -> list[FamilyUpItem]:
@@ -237,7 +235,8 @@ class SessionFamilies:
         if family is None:
             return
         if isinstance(item, FamilyLeaveAck):
-            self._has_left(name)
+            if self._leaving or parse_window(name) is not None:  # a family without windows leaves with the client
+                self._has_left(name)
         elif isinstance(item, FamilyRejected):
             if self.windows.reject(name, self._clock()):
                 self._rejections.warn(name, item.reason)

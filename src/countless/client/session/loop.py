@@ -10,7 +10,7 @@ from countless.client.session.backoff import Backoff
 from countless.client.session.budgets import BudgetState
 from countless.client.session.counters import CounterState
 from countless.client.session.families import FamilyState
-from countless.client.session.protocol import NewIncarnation, SiteSession
+from countless.client.session.protocol import NewIncarnation, Origin, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.session.windows import WindowsState
@@ -42,8 +42,10 @@ class ClientLoop:
         clock: Clock = steady_clock,
         wall_clock: Clock = time,
         incarnations: Mapping[int, int] | None = None,
+        origin: Origin = Origin.MEMORY,
     ) -> None:
         """`incarnations`: by shard, where it is not that of the site id."""
+        self._origin = origin
         self._incarnations: Mapping[int, int] = {} if incarnations is None else incarnations
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
         self._windows: Mapping[str, WindowsState] = {} if windows is None else windows
@@ -232,7 +234,9 @@ class ClientLoop:
             return []
         with self._lock:
             self._sessions = [
-                SiteSession(self._site_id_at(shard), self._lock, self._notify, self._clock, self._wall_clock)
+                SiteSession(
+                    self._site_id_at(shard), self._lock, self._notify, self._clock, self._wall_clock, self._origin
+                )
                 for shard in range(shard_count)
             ]
             for name, counter in self._counters.items():

@@ -8,6 +8,7 @@ next one every counter sends its exact count and, again, the messages that may h
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from threading import RLock
 from time import time
 
@@ -46,6 +47,7 @@ from countless.wire.frames import (
     HelloAck,
     IncarnationExpired,
     IncarnationRetired,
+    Inherited,
     KnownCounts,
     LeaveAck,
     Rejoin,
@@ -56,7 +58,15 @@ from countless.wire.frames import (
     decode_down,
     encode_frames,
 )
-from countless.wire.incarnations import MAX_INCARNATION, MAX_RANDOM, MAX_RANDOM_S, first_of, second_of
+from countless.wire.incarnations import (
+    MAX_INCARNATION,
+    MAX_RANDOM,
+    MAX_RANDOM_S,
+    first_of,
+    next_second,
+    second_of,
+    successor_of,
+)
 
 log = logging.getLogger("countless")
 
@@ -70,23 +80,39 @@ NewIncarnation = Callable[[SiteId], AbstractContextManager[None]]
 
 
 class SessionRetired(Exception):
-    """The coordinator has retired this incarnation, with these counts. The next one must be at least `least`."""
+    """The coordinator has retired this incarnation, with these counts. The next one must be at least `least`.
+
+    `expired`: it does not know these counts any more, they are ours.
+    """
 
     def __init__(
-        self, known_counts: dict[str, int], known_families: dict[str, KnownFamily] | None = None, least: int = 0
+        self,
+        known_counts: dict[str, int],
+        known_families: dict[str, KnownFamily] | None = None,
+        least: int = 0,
+        expired: bool = False,
     ) -> None:
         super().__init__(known_counts, known_families, least)
         self.known_counts = known_counts
         self.known_families = known_families or {}
         self.least = least
+        self.expired = expired
 
 
 def new_incarnation(now: float, least: int = 0) -> int:
     """Grows from day to day, and cannot be guessed."""
     random = SystemRandom()
-    began = max(0, int(now), second_of(least + MAX_RANDOM - 1))
+    began = max(0, int(now), next_second(least))
     second = min(began + random.randbelow(MAX_RANDOM_S), second_of(MAX_INCARNATION))
     return first_of(second) | random.randbelow(MAX_RANDOM)
+
+
+class Origin(Enum):
+    """Where the counts of a session are kept, which decides what may happen to copies of them."""
+
+    MEMORY = "in the memory of this process"
+    FILE = "in a file of this process, which may have been copied"
+    INHERITED = "in a file of another process, which has ended, or of which this is a copy"
 
 
 class SiteSession:
@@ -99,8 +125,10 @@ class SiteSession:
         notify: Callable[[], None],
         clock: Clock = steady_clock,
         wall_clock: Clock = time,
+        origin: Origin = Origin.MEMORY,
     ) -> None:
         self.site_id = site_id
+        self._origin = origin
         self.acked = 0  # the last `request_ack` that was acknowledged
         self.has_work = False  # there is, or was, something to send
         self.done = False  # there is nothing more to send
@@ -182,7 +210,11 @@ class SiteSession:
 
     def renew(self, retired: SessionRetired, new_incarnation_of_all: NewIncarnation) -> None:
         """Continue as a new incarnation, with the events that are not among the known ones."""
-        site_id = SiteId(self.site_id.site, new_incarnation(self._wall_clock(), retired.least))
+        site, incarnation = self.site_id
+        if self._origin is Origin.MEMORY or retired.expired:
+            site_id = SiteId(site, new_incarnation(self._wall_clock(), retired.least))
+        else:
+            site_id = SiteId(site, successor_of(incarnation, retired.least))
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
             self._counters.renew(site_id, retired.known_counts)
@@ -252,7 +284,7 @@ class SiteSession:
                     if isinstance(item, KnownLabels):
                         known_families[item.family] = known_families.get(item.family, KnownFamily()).merged(item)
                     if isinstance(item, IncarnationRetired):
-                        raise SessionRetired(known_counts, known_families)
+                        raise SessionRetired(known_counts, known_families, item.incarnation)
                     if isinstance(item, IncarnationExpired):
                         raise self._expired(item)
             if self._clock() >= deadline:
@@ -263,7 +295,7 @@ class SiteSession:
         if item.incarnation > MAX_INCARNATION - MAX_RANDOM:
             raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
         with self._lock:
-            if self._counters.inherited or self._families.inherited:
+            if self._origin is Origin.INHERITED and (self._counters.counted or self._families.counted):
                 self.undeliverable = True
                 raise ProtocolError(
                     "the process that has left these counts was retired so long ago that the coordinator "
@@ -273,10 +305,11 @@ class SiteSession:
         if sent or labels_sent:
             number = len(sent) + len(labels_sent)
             log.warning("incarnation expired: what %d counters have sent is not sent again", number)
-        return SessionRetired(sent, labels_sent, item.incarnation)
+        return SessionRetired(sent, labels_sent, item.incarnation, expired=True)
 
     def _initial_items(self) -> list[UpItem]:
-        items = self._counters.initial_items()
+        items: list[UpItem] = [Inherited()] if self._origin is Origin.INHERITED else []
+        items += self._counters.initial_items()
         with self._lock:
             items += [*self._budgets.resend(), *self._families.initial_items()]
         return items

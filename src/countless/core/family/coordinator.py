@@ -246,11 +246,14 @@ class FamilyCoordinator:
             outbox += self._proceed()
         return outbox
 
-    def give_up(self, site_id: SiteId) -> Outbox:
-        """A site ended without leaving. What it has reported stays in the counts."""
+    def give_up(self, site_id: SiteId, lost: bool = True) -> Outbox:
+        """A site ended without leaving. What it has reported stays in the counts.
+
+        `lost`: nobody will report the rest.
+        """
         if site_id not in self._departed:
             member = self._members.setdefault(site_id, Member())  # it may have sent its join, and this was overtaken
-            self.lost += 1
+            self.lost += lost
             self._remove(site_id, member)
         return self._proceed()
 

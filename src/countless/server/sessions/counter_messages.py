@@ -81,8 +81,6 @@ class CounterMessages:
         if name in session.ignored and not has_left:
             return
         if not has_left:
-            counter = self._lifecycle.leave(session, Snapshot(*leave))
+            counter = self._lifecycle.leave(session, Snapshot(*leave), with_count=session.inherited)
             counter.traffic.add_up(size)
-            if counter.window is None:
-                session.left.add(name)
         self._pipeline.send(connection, LeaveAck(name))

@@ -62,6 +62,8 @@ class SessionLifecycle:
         self._dropped = dropped
         self._settings = settings
         self._clock = clock
+        self.replaced = 0  # live connections, by others of the same incarnation
+        self.renewed = 0  # sessions, because another process had delivered something of them
         self._last_tick = clock()
         self._answer_time = 0.0  # seconds in which requests were sent soon after they were made
 
@@ -132,38 +134,56 @@ class SessionLifecycle:
         if not self._budgets.unheard(session):
             self.retire(session)
 
-    def retire(self, session: Session) -> None:
-        """Leave all counters with the counts that are known, and give up the limits of its budgets."""
+    def retire(self, session: Session, lost: bool = True) -> None:
+        """Leave all counters with the counts that are known, and give up the limits of its budgets.
+
+        `lost`: it may have counted events that nobody will deliver.
+        """
         self._budgets.losses.retire(session)
-        self._give_up(session, sorted(session.memberships))
-        self._families.retire(session)
+        self._give_up(session, sorted(session.memberships), lost)
+        self._families.retire(session, lost)
         self._sessions.remove(session)
+
+    def renew(self, session: Session) -> None:
+        """It says hello, and something of it was delivered from a file that it did not write: one of both is a copy. It
+        hears what is known, and delivers the rest as a new incarnation.
+        """
+        log.warning("session renewed, because something of it was delivered by others: site=%r", session.site_id.site)
+        self.renewed += 1
+        if session.connection is not None:
+            self.replace(session, session.connection)
+            self.disconnect(session, session.connection)
+        self._budgets.await_hand_ins()
+        self.retire(session, lost=False)
+
+    def replace(self, session: Session, connection: Connection) -> None:
+        """Close its connection, because there is another one."""
+        log.warning("live connection replaced by another of the same incarnation: site=%r", session.site_id.site)
+        self.replaced += 1
+        connection.close(1008, "replaced by another connection of the same incarnation; was its state_dir copied?")
 
     def lose_unconfirmed(self, session: Session) -> None:
         """The site does not know windows that it is a member of: our state is an older copy, and it has left them."""
         unconfirmed, session.unconfirmed = session.unconfirmed, set()
         self._families.lose_unconfirmed(session, unconfirmed)
-        names = sorted(unconfirmed.intersection(session.memberships))
-        self._give_up(session, names)
-        session.left.update(names)
+        self._give_up(session, sorted(unconfirmed.intersection(session.memberships)))
 
-    def _give_up(self, session: Session, names: list[str]) -> None:
-        lost: dict[str, list[int]] = {}  # by counter with windows: those that it was a member of
+    def _give_up(self, session: Session, names: list[str], lost: bool = True) -> None:
+        windows: dict[str, list[int]] = {}  # by counter with windows: those that it was a member of
         for name in names:
             tracker, site_id = self._membership.lookup(session, name)
             count = tracker.coordinator.reported_by(site_id)
-            self.leave(session, Snapshot(name, tracker.coordinator.round, count), retired=True)
+            self.leave(session, Snapshot(name, tracker.coordinator.round, count), with_count=True)
             if tracker.window is not None:
-                self._tombstones.add(session.peer, session.site_id, [name])
-                lost.setdefault(tracker.window.counter, []).append(tracker.window.period)
-        for counter, periods in lost.items():
+                windows.setdefault(tracker.window.counter, []).append(tracker.window.period)
+        for counter, periods in windows.items() if lost else ():
             self._registry.lose_site(counter, min(periods), max(periods))
 
-    def leave(self, session: Session, final: Snapshot, retired: bool = False) -> Counter:
+    def leave(self, session: Session, final: Snapshot, with_count: bool) -> Counter:
         """The session leaves a counter, which is returned. The tombstone has the larger of final and known count.
 
-        A site leaves its windows in order. So one tombstone says that it has left all windows before a period; only a
-        session that is retired gets one for each, with its count.
+        A site leaves its windows in order. So one tombstone says that it has left all windows before a period. Only if
+        the process may come back and know more, each window has one `with_count`.
         """
         name = final.counter
         counter, site_id = self._membership.lookup(session, name)
@@ -173,10 +193,15 @@ class SessionLifecycle:
         tombstone, value = name, count
         if counter.window is not None:
             self._registry.windowed[counter.window.counter].sweep_at = -inf
-            if not retired:
+            if with_count:
+                self._tombstones.add(session.peer, session.site_id, [name])
+            else:
                 tombstone = group_of(name)
                 value = max(session.windows_left[tombstone], counter.window.period + 1)
                 session.windows_left[tombstone] = value
+        if tombstone == name:
+            session.left.add(name)
+            session.delivered |= session.inherited
         self._pipeline.pending.mark_departed((counter.name, site_id), (tombstone, session.site_id), value)
         self._dispatcher.dispatch(counter, outbox)
         return counter

@@ -53,8 +53,9 @@ class Session:
 
     __slots__ = (
         "_open_windows", "_used", "asked", "budgets", "connection",
-        "connections", "families", "free_at", "ignored", "labels", "labels_limited", "last_seen", "left",
-        "memberships", "owed", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable", "version", "windows_left"
+        "connections", "delivered", "families", "free_at", "ignored", "inherited", "labels", "labels_limited",
+        "last_seen", "left", "memberships", "owed", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable",
+        "version", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float, used: Used) -> None:
@@ -64,7 +65,9 @@ class Session:
         self.peer = UNLIMITED  # who opened the connection: see `shares.py`
         self.version = VERSION  # of the protocol, on this connection
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
-        self.left: set[str] = set()  # counters that it left: a repeated Leave is acknowledged again
+        self.left: set[str] = set()  # what it left with its count: a repeated Leave is acknowledged again
+        self.inherited = False  # who delivers on this connection has not counted that
+        self.delivered = False  # something was left like this: the process may still run, and know more
         self.windows_left: dict[str, int] = {}  # by `group_of`: it has left all windows before this one
         self._open_windows = 0  # those of `memberships` that are windows
         self.unconfirmed: set[str] = set()  # windows that it has not joined on this connection, until its first Sync
@@ -105,6 +108,7 @@ class Session:
         names = (*self.memberships, *self.families) if self._open_windows or self.families else ()
         self.unconfirmed = {name for name in names if group_of(name)}
         self.end_connection()
+        self.inherited = False
         self.asked.clear()
         self.labels_limited = False
 

@@ -30,7 +30,7 @@ from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families.families import Families
 from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.registry import FamilyRegistry
-from countless.server.sessions.families.tombstones import is_family_tombstone, known_items_of
+from countless.server.sessions.families.tombstones import has_count, is_family_tombstone, known_items_of
 from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.labels import client_key
 from countless.server.sessions.lifecycle import SessionLifecycle
@@ -65,6 +65,7 @@ from countless.wire.frames import (
     Hello,
     HelloAck,
     IncarnationExpired,
+    Inherited,
     Join,
     Leave,
     Rejoin,
@@ -206,10 +207,12 @@ class SiteServer:
         for name, value in tombstones:
             if is_family_tombstone(name):
                 session.left.add(name.removesuffix("\n\n"))  # it has left the family: none of these is of a member
+                session.delivered |= has_count(name)
             elif self._is_watermark(name):
                 session.windows_left[name] = max(value, session.windows_left.get(name, 0))
             else:
                 session.left.add(name)
+                session.delivered = True  # perhaps by another process
 
     def _is_watermark(self, name: str) -> bool:
         """Whether a tombstone says which windows of a counter were left, not the count of a counter of this name."""
@@ -317,6 +320,9 @@ class SiteServer:
             raise ProtocolError("an incarnation has at most 63 bits")
         site_id = SiteId(hello.site, hello.incarnation)
         final_counts: tuple[tuple[str, int], ...] = ()
+        known = self.sessions.get(site_id)
+        if known is not None and known.delivered:
+            self._lifecycle.renew(known)
         if site_id not in self.sessions:
             await self.require_saved()  # a tombstone that is not saved yet cannot be read
             final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
@@ -325,8 +331,9 @@ class SiteServer:
             expired = not retired and second_of(site_id.incarnation) < horizon
             if site_id not in self.sessions and (retired or expired or self.budgets.losses.retired(site_id)):
                 counters = [each for each in final_counts if not is_family_tombstone(each[0])]
-                told: list[DownItem] = [*known_items_of(final_counts), *retired_items(counters)]
-                connection.send([IncarnationExpired(first_of(horizon))] if expired else told)
+                least = first_of(horizon)
+                told: list[DownItem] = [*known_items_of(final_counts), *retired_items(counters, least)]
+                connection.send([IncarnationExpired(least)] if expired else told)
                 return None
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
@@ -341,7 +348,7 @@ class SiteServer:
         if known is None:
             self._set_left(session, final_counts)
         if session.connection is not None:
-            session.connection.close(1008, "replaced by another connection of the same incarnation")
+            self._lifecycle.replace(session, session.connection)
         session.connection, session.last_seen = connection, self._clock()
         session.owed.note_progress()
         session.version = hello.version
@@ -382,11 +389,13 @@ class SiteServer:
             elif isinstance(item, Join):
                 self._messages.on_join(session, connection, item, share)
             elif isinstance(item, Sync):
-                if session.unconfirmed:
+                if session.unconfirmed and not session.inherited:
                     self._lifecycle.lose_unconfirmed(session)
                 self._pipeline.send(connection, SyncAck(item.number))
             elif isinstance(item, Leave):
                 self._messages.on_leave(session, connection, item, share)
+            elif isinstance(item, Inherited):
+                session.inherited = True
             elif isinstance(item, Hello):
                 raise ProtocolError("a second hello")
             elif isinstance(item, Ask):

@@ -8,6 +8,7 @@ follow a template are dropped when they are not used any more (`templates.py`). 
 given up: its units come back (`rolling_units.py`).
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -31,6 +32,8 @@ from countless.server.storage.commit import CommitPipeline
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
 from countless.wire.names import validate_name
+
+log = logging.getLogger("countless.budgets")
 
 FIXED_FIELDS = ("per", "tz", "anchor", "kind", "rolling")  # with another calendar, periods are at other times
 MAX_BUDGETS = 10_000  # that operators created
@@ -332,7 +335,10 @@ class Budgets:
         return ""
 
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
-        """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again."""
+        """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again.
+
+        If it has reported more, this is from an older copy of what it keeps: then nothing is handed in.
+        """
         site_id = SiteId(session.site_id.site, leave.incarnation)
         found, holder = self._find(leave.budget), self._sessions.get(site_id)
         if holder is not None and holder is not session and holder.connection is not None:
@@ -342,6 +348,16 @@ class Budgets:
             found = self._find(leave.budget)
         known = None if found is None else found[1].saved_site(site_id)
         believed = found is not None and found[1].restoring and not self._restore.was_handed_in(leave.budget, site_id)
+        if known is not None and leave.spent < known.spent:
+            log.warning(
+                "hand-in of an older copy, all units granted stay charged: site=%r budget=%r spent=%d reported=%d",
+                *(site_id.site, leave.budget.name, leave.spent, known.spent),
+            )
+            if holder is not None and leave.budget in holder.budgets:
+                self.losses.lose(holder, leave.budget)
+                holder.delivered = True
+                self._sessions.remove_if_unused(holder)
+            return self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
         if found is not None and (known is not None or believed):
             budget, coordinator = found
             if coordinator.restoring:
@@ -355,7 +371,7 @@ class Budgets:
             coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
             self._dispatch(leave.budget, (site_id,), outbox)
         self._release(site_id, leave.budget)
-        self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
+        return self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
 
     def awaited_round(self, site_id: SiteId, budget_id: BudgetId) -> int | None:
         """See `BudgetCoordinator.awaited_round`."""
@@ -365,6 +381,10 @@ class Budgets:
     def unheard(self, session: Session) -> bool:
         """After a restore: whether a budget waits for this session, or for an operator who drops it."""
         return self._restore.active and any(session.site_id in each.unheard for _, each in self.losses.of(session))
+
+    def await_hand_ins(self) -> None:
+        """See `BudgetRestore.await_hand_ins`."""
+        self._restore.await_hand_ins()
 
     def free_lost(self, session: Session) -> None:
         """A session is unreachable, and perhaps for long enough."""

@@ -77,7 +77,14 @@ class BudgetLosses:
             self._dispatch(coordinator.budget, (session.site_id,), coordinator.mark_unreachable(session.site_id))
 
     def retire(self, session: Session) -> None:
-        for budget, coordinator in self.of(session):
+        for budget_id in sorted(session.budgets):
+            self.lose(session, budget_id)
+
+    def lose(self, session: Session, budget_id: BudgetId) -> None:
+        """Nothing is handed in of what the session has of a budget."""
+        found = self._find(budget_id)
+        if found is not None:
+            budget, coordinator = found
             if budget.rule.on_loss == FREE or budget.rolling is not None:
                 units = _charged(budget, coordinator, session.site_id)
                 if budget.rolling is not None:
@@ -85,8 +92,7 @@ class BudgetLosses:
                 self._leave(coordinator, session.site_id, units)
             else:
                 self._give_up(coordinator, session)
-        for budget_id in list(session.budgets):
-            session.release(budget_id)
+        session.release(budget_id)
 
     def _give_up(self, coordinator: BudgetCoordinator, session: Session) -> None:
         site_id = session.site_id

@@ -32,8 +32,9 @@ class BudgetRestore:
     def __init__(self, seconds: float | None, clock: Callable[[], float]) -> None:
         self.active = seconds is not None
         self._clock = clock
+        self._seconds = seconds or 0.0
         self._started = clock()
-        self._until = self._started + (seconds or 0.0)
+        self._until = self._started + self._seconds
         self._remind_at = self._until
         self._handed_in: set[tuple[BudgetId, SiteId]] = set()
         if self.active:
@@ -43,6 +44,11 @@ class BudgetRestore:
     def waiting(self) -> bool:
         """Whether sites that the copy does not know may still connect. A period that is opened now is restored, too."""
         return self.active and self._clock() < self._until
+
+    def await_hand_ins(self) -> None:
+        """A session was renewed: what it was granted since the copy was made, it hands in as a new incarnation."""
+        if self.active:
+            self._until = max(self._until, self._clock() + self._seconds)
 
     def note_handed_in(self, budget: BudgetId, site_id: SiteId) -> None:
         """What an incarnation hands in that is no holder is believed once: it may be sent again before it is

@@ -2,7 +2,8 @@
 
 A site that joins is a member from then on. When its session times out, the answers are `degraded`; when the session is
 retired, what the site has reported stays in the counts, and a tombstone for each of its labels is saved: if the process
-comes back it is told these counts, and continues as a new incarnation with the rest.
+comes back it is told these counts, and continues as a new incarnation with the rest. The same is done when another
+process leaves in its name (`Session.inherited`).
 
 A window of a family is joined, saved and left like a family of its own, under its wire name. But an orderly leave is
 remembered as for windows of counters: by one tombstone for each site and family, the first window that it has not left.
@@ -14,6 +15,7 @@ from math import inf
 
 from countless.core.family.messages import Outbox, Report, SetSteps
 from countless.core.family.rule import FamilyRule
+from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection
@@ -166,10 +168,16 @@ class Families:
 
     def _on_leave(self, session: Session, connection: Connection, family: ServedFamily, leave: FamilyLeave) -> None:
         name, site_id = family.name, session.site_id
+        member = family.coordinator.saved_member(site_id)
         outbox = family.coordinator.leave(site_id, sync_of(leave))
         if family.coordinator.saved_member(site_id) is None:  # else a report was lost, and it is asked for again
             window = parse_window(name)
-            if window is None:
+            if session.inherited and member is not None:
+                session.left.add(tombstone_of(name))
+                session.delivered = True
+                final = member._replace(total=max(member.total, leave.total))
+                self._departed(session, family, _count_tombstones(name, final))
+            elif window is None:
                 session.left.add(tombstone_of(name))
                 self._departed(session, family, {left_tombstone(name): 0})
             else:
@@ -212,30 +220,29 @@ class Families:
             family = self._registry.trackers[name]
             self._dispatch(family, family.coordinator.mark_unreachable(session.site_id))
 
-    def retire(self, session: Session) -> None:
+    def retire(self, session: Session, lost: bool) -> None:
         """What the site has reported stays in the counts; it is told so if it comes back."""
-        self._give_up(session, sorted(session.families))
+        self._give_up(session, sorted(session.families), lost)
 
     def lose_unconfirmed(self, session: Session, names: Iterable[str]) -> None:
         """The site does not know these windows: our state is an older copy, and it has left them."""
         names = sorted(session.families.intersection(names))
-        self._give_up(session, names)
+        self._give_up(session, names, lost=True)
         session.left.update(map(tombstone_of, names))
 
-    def _give_up(self, session: Session, names: list[str]) -> None:
-        lost: dict[str, list[int]] = {}  # by family with windows: those that it was a member of
+    def _give_up(self, session: Session, names: list[str], lost: bool) -> None:
+        lost_windows: dict[str, list[int]] = {}  # by family with windows: those that it was a member of
         for name in names:
             family = self._registry.trackers[name]
             window = parse_window(name)
-            if window is not None:
-                lost.setdefault(window.series, []).append(window.period)
+            if window is not None and lost:
+                lost_windows.setdefault(window.series, []).append(window.period)
             member = family.coordinator.saved_member(session.site_id)
             if member is not None:
-                counts = {label_tombstone(name, label): count for label, count in member.counts.items()}
-                outbox = family.coordinator.give_up(session.site_id)
-                self._departed(session, family, {tombstone_of(name): member.total, **counts})
+                outbox = family.coordinator.give_up(session.site_id, lost)
+                self._departed(session, family, _count_tombstones(name, member))
                 self._dispatch(family, outbox)
-        for series, periods in lost.items():
+        for series, periods in lost_windows.items():
             windows = self._registry.windowed[series]
             windows.lose_site(min(periods), max(periods))
             self._pipeline.pending.mark_family(windows.window_name(min(periods)))
@@ -294,6 +301,12 @@ class Families:
                 continue
             family.traffic.down += 1
             self._pipeline.send(session.connection, down_item(message))
+
+
+def _count_tombstones(family: str, member: SavedMember) -> dict[str, int]:
+    """What the site is told if it comes back."""
+    labels = {label_tombstone(family, label): count for label, count in member.counts.items()}
+    return {tombstone_of(family): member.total, **labels}
 
 
 def _has_left(session: Session, name: str) -> bool:

@@ -10,6 +10,11 @@ def is_family_tombstone(name: str) -> bool:
     return name.startswith("\n")
 
 
+def has_count(name: str) -> bool:
+    """False for `left_tombstone`."""
+    return not name.endswith("\n\n")
+
+
 def known_families(tombstones: Iterable[tuple[str, int]]) -> dict[str, KnownFamily]:
     """From the tombstones of one incarnation.
 
