@@ -1,5 +1,5 @@
-"""Copies of the `state_dir` of a process that runs, or was killed, are opened by other processes: every event counts once,
-and no budget admits more than its limit.
+"""Copies of a `state_dir` are opened while the process that uses it runs, or after it was killed: every event counts
+once, and no budget admits more than its limit.
 """
 
 import logging

@@ -37,7 +37,7 @@ from countless.simulator.runs import Run
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
-from support import cluster_mutants, restore_mutants, session_mutants
+from support import cluster_mutants, copy_mutants, restore_mutants, session_mutants
 
 SEEDS = 64  # `make soak` has 100,000
 PARTS = 4
@@ -307,6 +307,10 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (restore_mutants.waits_for_windows_that_a_site_has_left, "older copies", 131),
     (restore_mutants.continues_with_the_number_of_a_round_that_is_lost, "older copies", 18),
     (restore_mutants.believes_that_a_site_is_in_its_own_round_of_the_same_number, "older copies", 18),
+    (copy_mutants.believes_that_a_site_has_left_when_a_copy_of_it_has, "copies", 1),
+    (copy_mutants.hands_in_from_a_copy_on_the_same_boot, "copies", 1),
+    (copy_mutants.continues_every_copy_as_an_incarnation_of_its_own, "copies", 10),
+    (copy_mutants.gives_back_what_was_granted_to_the_process_that_it_delivers, "copies", 1),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 8),

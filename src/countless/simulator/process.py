@@ -234,7 +234,7 @@ class Process:
         site: str,
         state_dir: Path | None,
         endpoint: Endpoint | Broker,
-        open_transport: Callable[["Process"], OpenTransport],
+        open_transport: Callable[["Process", str], OpenTransport],
         wall_clock: Callable[[], float],
         on_killed: Callable[["Process"], None],
     ) -> None:
@@ -244,12 +244,13 @@ class Process:
         self.offset = 0.0  # of its wall clock
         self.cut_until = 0.0  # no connection before
         self.epsilon = 0.0  # of its families
+        self.copied = False  # its state_dir was, so that another process may deliver in its name
         self.accepted = False  # the coordinator has opened a session for it
         self._true_clock = wall_clock
         self._sharded = isinstance(endpoint, Broker)
-        self._open_transport = open_transport(self)
+        self._open_transport = open_transport
         self._events = asyncio.get_running_loop()
-        self.driver = LoopDriver(self._open_transport, lambda: None, self.fuse)
+        self.driver = LoopDriver(open_transport(self, site), lambda: None, self.fuse)
         self.client = SimulatedClient(self.driver, endpoint, site, state_dir, self.wall_clock)
         self.budgets: dict[str, BudgetPart] = {}  # a client forgets those that its program has forgotten
         self.recoveries: dict[Path, LoopDriver] = {}
@@ -293,7 +294,8 @@ class Process:
             return
         self.open_files.append(file)
         on_done = partial(self._on_delivered, path, file)
-        driver = self.recoveries[path] = LoopDriver(self._open_transport, lambda: on_done(delivery), self.fuse)
+        open_transport = self._open_transport(self, str(file.site_id.site))
+        driver = self.recoveries[path] = LoopDriver(open_transport, lambda: on_done(delivery), self.fuse)
         delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock, self._sharded)
         if delivery.needed:
             driver.start(delivery.loop)

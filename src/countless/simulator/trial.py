@@ -72,6 +72,14 @@ PROFILES = {
         back_up=6.0,
         restore=4.0,
     ),
+    "copies": Profile(
+        ("hits", "errors"),
+        windows=("clicks",),
+        budgets=tuple(BUDGETS),
+        families=("pages",),
+        pauses=(0.02, 0.1, 0.5, 5.0),
+        copy=8.0,
+    ),
     "small frames": Profile(MANY, frame_bytes=2048, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),
     "windows of families": Profile(

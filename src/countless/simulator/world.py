@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copytree
 from typing import Any, NamedTuple
 
 from countless.core.calendar import Per
@@ -27,6 +28,7 @@ DAY_S = 86_400.0
 DISTRIBUTION = "ms"  # of the families of a profile, the one of values
 LABELS, EPSILONS = 8, (0.2, 0.2, 0.1)  # of a family: so many labels; the smallest epsilon of all processes holds
 SILENT_AFTER_S = 20.0
+MAX_PLACES = 6
 STORES = ("memory", "sqlite", "cluster")
 _SOON_S = 0.03  # a session sends 5 ms after an event
 _MAX_UNREST_S = 600.0  # until all is quiet, once everything is healed
@@ -51,6 +53,7 @@ class Profile:
     start: float = 2.0
     kill: float = 2.0
     kill_at_a_store: float = 4.0  # of a process that has a file
+    copy: float = 0.0  # of a state_dir
     close: float = 1.0
     cut: float = 4.0
     break_link: float = 6.0
@@ -63,15 +66,19 @@ class Profile:
     spend: float = 30.0
 
 
+class Place(NamedTuple):
+    """Where processes run, one after the other or several at once."""
+
+    site: str
+    directory: str  # for their state_dir
+
+
 class Watched(NamedTuple):
-    """An `Endpoint`: a process, and the world that sees what it is sent."""
+    """An `Endpoint`: a process, the site whose counts it delivers, and the world that sees what it is sent."""
 
     world: "World"
     process: Process
-
-    @property
-    def site(self) -> str:
-        return self.process.site
+    site: str
 
     def is_cut(self) -> bool:
         return self.world.now < self.process.cut_until
@@ -94,7 +101,7 @@ class World:
         self.healed = False
         self.seen: Counter[str] = Counter()  # items that the coordinator has sent, by kind
         self.processes: list[Process] = []
-        self._sites = [f"site-{number}" for number in range(sites)]
+        self._places = [Place(site, site) for site in (f"site-{number}" for number in range(sites))]
         self._directory = directory
         self._rounds = CounterRounds()
         self._spending = Spending(rng, profile.budgets, self._loop.time)
@@ -141,8 +148,8 @@ class World:
     def _delay(self) -> float:
         return 0.001 if self.healed else self._rng.random() * (0.01, 0.1, 1.0)[self._rng.randbelow(3)]
 
-    def _transport_of(self, process: Process) -> OpenTransport:
-        return lambda notify: self.service.transport(Watched(self, process), notify)
+    def _transport_of(self, process: Process, site: str) -> OpenTransport:
+        return lambda notify: self.service.transport(Watched(self, process, site), notify)
 
     def watch(self, process: Process, transport: AnyTransport, items: list[DownItem]) -> None:
         for item in items:
@@ -177,6 +184,7 @@ class World:
             (faults * profile.clock, self._turn_clock),
             (faults * profile.fill_disk, self._fill_disk),
             (profile.back_up, self._back_up),
+            (profile.copy if self._directory else 0.0, self._copy),
         ]
         last = profile.restore + self._coordinator_faults
         point = self._rng.random() * (sum(weight for weight, _ in actions) + last)
@@ -211,14 +219,14 @@ class World:
     def _any(self) -> Process:
         return self.processes[self._rng.randbelow(len(self.processes))]
 
-    def start(self, site: str | None = None) -> None:
+    def start(self, place: Place | None = None) -> None:
         """A process that counts something at once, or later."""
-        if len(self.processes) >= 2 * len(self._sites) and site is None:
+        if len(self.processes) >= 2 * len(self._places) and place is None:
             return
-        site = site or self._sites[self._rng.randbelow(len(self._sites))]
-        state_dir = None if self._directory is None else self._directory / site
+        place = place or self._places[self._rng.randbelow(len(self._places))]
+        state_dir = None if self._directory is None else self._directory / place.directory
         outside = (self.service.endpoint, self._transport_of, self.true_clock)
-        process = Process(site, state_dir, *outside, self._on_killed)
+        process = Process(place.site, state_dir, *outside, self._on_killed)
         process.offset = self._choose(self.profile.jumps) if not self._rng.randbelow(4) else 0.0
         if self.profile.families:
             process.epsilon = self._choose(EPSILONS)
@@ -297,11 +305,14 @@ class World:
 
     def _on_killed(self, process: Process) -> None:
         self._end_if_there(process)
-        self._loop.call_later(self._choose(self.profile.pauses), self._restart, process.site)
+        self._loop.call_later(self._choose(self.profile.pauses), self._restart, self._place_of(process))
 
-    def _restart(self, site: str) -> None:
+    def _place_of(self, process: Process) -> Place:
+        return Place(process.site, process.site if process.state_dir is None else process.state_dir.name)
+
+    def _restart(self, place: Place) -> None:
         if not self.healed:
-            self.start(site)
+            self.start(place)
 
     def _end(self, process: Process) -> None:
         """Kill it. Units that it holds stay admitted."""
@@ -322,7 +333,26 @@ class World:
         if process in self.processes:
             self._end(process)
             if not self.processes:
-                self.start(process.site)
+                self.start(self._place_of(process))
+
+    def _copy(self) -> None:
+        """A state_dir is copied, while processes use it or after they were killed, and opened now or later; perhaps by
+        a process of another site, and perhaps again.
+        """
+        source = self._places[self._rng.randbelow(len(self._places))]
+        if (
+            self._directory is None
+            or len(self._places) > MAX_PLACES
+            or not (self._directory / source.directory).exists()
+        ):
+            return
+        site = self._places[self._rng.randbelow(len(self._places))].site
+        copy = Place(site, f"copy-{len(self._places)}")
+        copytree(self._directory / source.directory, self._directory / copy.directory)
+        self._places.append(copy)
+        for process in self.processes:
+            process.copied = process.copied or self._place_of(process).directory == source.directory
+        self._loop.call_later(self._choose((0.0, *self.profile.pauses)), self._restart, copy)
 
     def _cut(self) -> None:
         process = self._any()
@@ -378,8 +408,8 @@ class World:
         self.service.heal()
         for process in [each for each in self.processes if not each.client.open]:
             self._end(process)
-        for site in self._sites:
-            self.start(site)
+        for place in self._places:
+            self.start(place)
         for process in self.processes:
             process.offset, process.cut_until, process.fuse.left = 0.0, 0.0, None
             self._use_everything(process)

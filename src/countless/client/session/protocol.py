@@ -383,7 +383,8 @@ class SiteSession:
             self._families.limit_labels(item.cap)
 
     def _on_budget(self, item: BudgetDownItem) -> None:
-        if not self._budgets.receive(item) and isinstance(item, Grant | Recall):
+        known = self._budgets.receive(item) or self._origin is Origin.INHERITED  # another process may know it
+        if not known and isinstance(item, Grant | Recall):
             self._budgets.give_back(item.budget, self.site_id.incarnation)
             self._has_work_now()
         self._check_all_left()

@@ -1,0 +1,40 @@
+"""Mistakes with copies of a state_dir, as they once were in the code; seeds must find each."""
+
+import pytest
+
+from countless.client.durable import count_file
+from countless.client.session import protocol
+from countless.client.session.protocol import SiteSession
+from countless.core.budget.messages import Grant, Recall
+from countless.server.connection import Connection
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.site_server import SiteServer
+from countless.wire.frames import BudgetDownItem, Inherited, UpItem
+
+
+def believes_that_a_site_has_left_when_a_copy_of_it_has(patch: pytest.MonkeyPatch) -> None:
+    """Who delivers is not asked, and what it leaves is left for good."""
+    original = SiteServer.on_frame
+
+    def on_frame(self: SiteServer, session: Session, connection: Connection, items: list[UpItem], size: int) -> None:
+        original(self, session, connection, [each for each in items if not isinstance(each, Inherited)], size)
+
+    patch.setattr(SiteServer, "on_frame", on_frame)
+
+
+def hands_in_from_a_copy_on_the_same_boot(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(count_file, "boot_word", lambda status: 1)
+
+
+def continues_every_copy_as_an_incarnation_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(protocol, "successor_of", lambda incarnation, least: protocol.new_incarnation(0.0, least))
+
+
+def gives_back_what_was_granted_to_the_process_that_it_delivers(patch: pytest.MonkeyPatch) -> None:
+    def on_budget(self: SiteSession, item: BudgetDownItem) -> None:
+        if not self._budgets.receive(item) and isinstance(item, Grant | Recall):
+            self._budgets.give_back(item.budget, self.site_id.incarnation)
+            self._has_work_now()
+        self._check_all_left()
+
+    patch.setattr(SiteSession, "_on_budget", on_budget)
