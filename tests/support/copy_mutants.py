@@ -23,7 +23,7 @@ def believes_that_a_site_has_left_when_a_copy_of_it_has(patch: pytest.MonkeyPatc
 
 
 def hands_in_from_a_copy_on_the_same_boot(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(count_file, "boot_word", lambda status: 1)
+    patch.setattr(count_file, "boot_word", lambda descriptor: 1)
 
 
 def continues_every_copy_as_an_incarnation_of_its_own(patch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Budgets in a state directory: what a process that ended has left, and what is handed in for it."""
 
+import fcntl
 import logging
 from pathlib import Path
 from shutil import copyfile
@@ -147,6 +148,26 @@ def test_nothing_is_handed_in_from_a_copy_of_the_file_on_the_same_boot(tmp_path:
     copy = CountFile.open_orphan(copyfile(file.path or "", tmp_path / "copy" / "1.counts"))
     assert copy is not None
     assert hand_ins(copy) == []
+    assert hand_ins(reopened(file)) == [BudgetLeave(TOKENS, 11, 20)]
+
+
+def test_copy_with_the_inode_of_the_deleted_file_is_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file system numbers the uses of an inode."""
+    file = CountFile.create(tmp_path, SITE)
+    granted(file, 100).take(20)
+    monkeypatch.setattr(fcntl, "ioctl", lambda descriptor, request, data: bytes([7] * len(data)))
+    assert hand_ins(reopened(file)) == []
+
+
+def test_file_system_that_does_not_number_the_uses_of_an_inode_is_no_reason_to_hand_in_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> bytes:
+        raise OSError("inappropriate ioctl for device")
+
+    monkeypatch.setattr(fcntl, "ioctl", refuse)
+    file = CountFile.create(tmp_path, SITE)
+    granted(file, 100).take(20)
     assert hand_ins(reopened(file)) == [BudgetLeave(TOKENS, 11, 20)]
 
 

@@ -15,6 +15,7 @@ So may a copy of the file, if the process that writes to it continues. `boot` sa
 which file, it was written. In any other nothing is handed in, and the coordinator counts all that was granted as spent.
 """
 
+import fcntl
 import os
 from collections.abc import Iterator
 from functools import cache, partial
@@ -28,6 +29,7 @@ from countless.core.budget.messages import BudgetId
 NAME_OFFSET = 6  # words before the name
 UNKNOWN_BOOT = 0  # no two runs of the machine can be told apart: nothing is handed in
 _WORD = (1 << 64) - 1
+_FS_IOC_GETVERSION = 0x80087601
 _INCARNATION, _PERIOD, _BOOT, _UNIT_TOTAL, _BATCH_TOTAL = range(1, 6)
 
 
@@ -44,12 +46,21 @@ def read_boot_id(path: Path) -> str:
         return ""
 
 
-def boot_word(status: os.stat_result) -> int:
+def boot_word(descriptor: int) -> int:
     """A number of the current run of the machine, and of this file in it."""
     if not boot_id():
         return UNKNOWN_BOOT
-    text = f"{boot_id()} {status.st_dev} {status.st_ino}"
+    status = os.fstat(descriptor)
+    text = f"{boot_id()} {status.st_dev} {status.st_ino} {_generation(descriptor)}"
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def _generation(descriptor: int) -> int:
+    """How often an inode was used before, as ext4, XFS and Btrfs tell: a new file may have that of a deleted one."""
+    try:
+        return int.from_bytes(fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(8)), "little")
+    except OSError:
+        return 0
 
 
 class BudgetRecord:

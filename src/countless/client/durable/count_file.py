@@ -60,7 +60,7 @@ class CountFile:
         self._free_families: dict[int, list[CounterRecord]] = {}  # likewise
         self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._file = file
-        self.boot = UNKNOWN_BOOT if file.status is None else boot_word(file.status)
+        self.boot = UNKNOWN_BOOT if file.path is None else boot_word(file.descriptor)
 
     @classmethod
     def create(cls, directory: Path, site_id: SiteId) -> "CountFile":

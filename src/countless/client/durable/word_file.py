@@ -64,9 +64,9 @@ class WordFile:
         except OSError as error:
             raise StateError(f"{path} cannot be opened: {error.strerror}") from error
         try:
-            fcntl.flock(file._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if file._still_linked() and not file._delete_if_empty():
-                for number in range(os.fstat(file._descriptor).st_size // CHUNK_BYTES):  # part of a chunk is unused
+                for number in range(os.fstat(file.descriptor).st_size // CHUNK_BYTES):  # part of a chunk is unused
                     file._map(number * CHUNK_BYTES)
                 return file
         except BlockingIOError:
@@ -107,25 +107,20 @@ class WordFile:
         self.release()
 
     @property
-    def status(self) -> os.stat_result | None:
-        """None: it is in memory."""
-        return None if self._lock is None else os.fstat(self._lock)
-
-    @property
-    def _descriptor(self) -> int:
+    def descriptor(self) -> int:
         if self._lock is None:
             raise StateError(f"{self.path} has been closed")
         return self._lock
 
     def _still_linked(self) -> bool:
         try:
-            return self.path is not None and os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
+            return self.path is not None and os.path.samestat(self.path.stat(), os.fstat(self.descriptor))
         except OSError:
             return False
 
     def _delete_if_empty(self) -> bool:
         """A process that was killed before it wrote the first word leaves zeros."""
-        if os.fstat(self._descriptor).st_size > CHUNK_BYTES or any(os.pread(self._descriptor, CHUNK_BYTES, 0)):
+        if os.fstat(self.descriptor).st_size > CHUNK_BYTES or any(os.pread(self.descriptor, CHUNK_BYTES, 0)):
             return False
         self.delete()
         return True
@@ -136,7 +131,7 @@ class WordFile:
             return self._grow_in_memory()
         offset, left = len(self.chunks) * CHUNK_BYTES, CHUNK_BYTES
         while left:
-            left -= os.pwrite(self._descriptor, bytes(left), offset + CHUNK_BYTES - left)
+            left -= os.pwrite(self.descriptor, bytes(left), offset + CHUNK_BYTES - left)
         return self._map(offset)
 
     def _grow_in_memory(self) -> None:

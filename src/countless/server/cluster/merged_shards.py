@@ -82,6 +82,13 @@ class MergedShards:
         return sum((server.overflowed for server in self._servers), Tally())
 
     @property
+    def replaced(self) -> Tally[str]:
+        total = Tally({"connection": 0, "session": 0})
+        for server in self._servers:
+            total.update(server.replaced)
+        return total
+
+    @property
     def frame_bytes(self) -> dict[str, int]:
         return {way: sum(server.frame_bytes[way] for server in self._servers) for way in ("up", "down")}
 

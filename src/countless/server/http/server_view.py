@@ -57,6 +57,10 @@ class ServerView(Protocol):
         """By counter: how many labelled series were counted in the overflow series."""
 
     @property
+    def replaced(self) -> Tally[str]:
+        """See `SiteServer.replaced`."""
+
+    @property
     def frame_bytes(self) -> dict[str, int]: ...
 
     @property

@@ -62,8 +62,8 @@ class SessionLifecycle:
         self._dropped = dropped
         self._settings = settings
         self._clock = clock
-        self.replaced = 0  # live connections, by others of the same incarnation
-        self.renewed = 0  # sessions, because another process had delivered something of them
+        # Connections by others of the same incarnation; sessions because another process had delivered something.
+        self.replaced = Tally({"connection": 0, "session": 0})
         self._last_tick = clock()
         self._answer_time = 0.0  # seconds in which requests were sent soon after they were made
 
@@ -149,7 +149,7 @@ class SessionLifecycle:
         hears what is known, and delivers the rest as a new incarnation.
         """
         log.warning("session renewed, because something of it was delivered by others: site=%r", session.site_id.site)
-        self.renewed += 1
+        self.replaced["session"] += 1
         if session.connection is not None:
             self.replace(session, session.connection)
             self.disconnect(session, session.connection)
@@ -159,7 +159,7 @@ class SessionLifecycle:
     def replace(self, session: Session, connection: Connection) -> None:
         """Close its connection, because there is another one."""
         log.warning("live connection replaced by another of the same incarnation: site=%r", session.site_id.site)
-        self.replaced += 1
+        self.replaced["connection"] += 1
         connection.close(1008, "replaced by another connection of the same incarnation; was its state_dir copied?")
 
     def lose_unconfirmed(self, session: Session) -> None:

@@ -418,6 +418,11 @@ class SiteServer:
     # Operators
 
     @property
+    def replaced(self) -> Tally[str]:
+        """Live connections, and sessions, that another process has continued."""
+        return self._lifecycle.replaced
+
+    @property
     def overflowed(self) -> Tally[str]:
         """By counter: how many of its labelled series were counted in the overflow series."""
         return self._registry.overflowed

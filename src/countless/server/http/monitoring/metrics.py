@@ -101,7 +101,10 @@ class ServerCollector:
             size.add_metric([direction], total)
         for reason, total in self._server.dropped.items():
             dropped.add_metric([reason], total)
-        yield from (messages, size, dropped, overflow)
+        replaced = _counter("countless_replaced", "Live connections and sessions continued by another process.", "what")
+        for what, total in self._server.replaced.items():
+            replaced.add_metric([what], total)
+        yield from (messages, size, dropped, replaced, overflow)
 
     def _saves(self) -> Slices:
         failures = _counter("countless_save_failures", "Attempts to save the state that failed.")
