@@ -147,7 +147,7 @@ async def test_hand_in_below_what_was_reported_frees_nothing_until_the_process_h
 
 
 async def test_after_a_restore_budgets_wait_for_what_a_renewed_session_hands_in() -> None:
-    """Its units since the copy of the state was made are known to nobody else."""
+    """Its units since the copy of the state was made are known to no other."""
     store = MemoryStore()
     async with site_server(store) as harness:
         await spending(harness, 1000, 1)

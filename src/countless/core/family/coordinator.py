@@ -249,7 +249,7 @@ class FamilyCoordinator:
     def give_up(self, site_id: SiteId, lost: bool = True) -> Outbox:
         """A site ended without leaving. What it has reported stays in the counts.
 
-        `lost`: nobody will report the rest.
+        `lost`: the rest will not be reported.
         """
         if site_id not in self._departed:
             member = self._members.setdefault(site_id, Member())  # it may have sent its join, and this was overtaken

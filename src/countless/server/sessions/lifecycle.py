@@ -137,7 +137,7 @@ class SessionLifecycle:
     def retire(self, session: Session, lost: bool = True) -> None:
         """Leave all counters with the counts that are known, and give up the limits of its budgets.
 
-        `lost`: it may have counted events that nobody will deliver.
+        `lost`: it may have counted events that will never be delivered.
         """
         self._budgets.losses.retire(session)
         self._give_up(session, sorted(session.memberships), lost)
@@ -146,7 +146,7 @@ class SessionLifecycle:
 
     def renew(self, session: Session) -> None:
         """It says hello, and something of it was delivered from a file that it did not write: one of both is a copy. It
-        hears what is known, and delivers the rest as a new incarnation.
+        is sent what is known, and delivers the rest as a new incarnation.
         """
         log.warning("session renewed, because something of it was delivered by others: site=%r", session.site_id.site)
         self.replaced["session"] += 1
