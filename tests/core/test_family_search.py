@@ -193,7 +193,7 @@ class IgnoresOverflow(FamilyCoordinator):
 MUTANTS: dict[str, tuple[Case, type[FamilyCoordinator], type[FamilySite]]] = {
     "keeps what has grown": (Case(adds=3, batches=(1, 9)), FamilyCoordinator, KeepsWhatHasGrown),
     "takes earlier rounds": (Case(adds=3, overtakes=1, batches=(5,)), FamilyCoordinator, TakesEarlierRounds),
-    "confirms only lowering": (CASES["two joins"], FamilyCoordinator, ConfirmsOnlyLowering),
+    "confirms only lowering": (LONGER_CASES["two joins"], FamilyCoordinator, ConfirmsOnlyLowering),
     "lowers at once": (Case(adds=2, batches=(5,)), LowersAtOnce, FamilySite),
     "raises late": (Case(joins=0, adds=2, batches=(5,)), RaisesLate, FamilySite),
     "tells all at once": (Case(adds=2, batches=(5,)), TellsAllAtOnce, FamilySite),
