@@ -48,9 +48,7 @@ class ReportData:
     frameworks: list[Row]
 
     def as_json(self) -> dict[str, Any]:
-        numbers = asdict(self)
-        numbers["tournament"] = numbers.pop("tournament")  # the name of the field in report.json
-        return numbers
+        return asdict(self)
 
 
 @dataclass(frozen=True)
