@@ -48,6 +48,17 @@ def test_wheel_has_the_files_of_the_package_only(wheel: Path) -> None:
     assert inside == package
 
 
+def test_readme_of_the_package_has_no_relative_links(wheel: Path) -> None:
+    """Package indexes show it elsewhere."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        text = archive.read(metadata).decode()
+    assert "# Countless" in text
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
+    assert re.search(rf"\]\(https://\S+/raw/v{countless.__version__}/docs/images/kill.svg\)", text)
+    assert re.search(rf"\]\(https://\S+/blob/v{countless.__version__}/docs/guides/limit-spending.md\)", text)
+
+
 def test_sdist_has_the_tests(built: Path) -> None:
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
