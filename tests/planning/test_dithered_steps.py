@@ -183,3 +183,9 @@ def test_sites_with_the_same_class_of_traffic_have_the_same_step() -> None:
     expected = [2.0 ** (site % 8) * (1 + 0.05 * (site % 3)) for site in range(plan.sites)]
     steps = steps_for(plan, 1000, expected)
     assert len(set(steps)) <= len({round(4 * log2(events)) for events in expected})
+
+
+def test_no_step_is_below_a_fifth_of_the_step_of_the_plan() -> None:
+    plan = plan_dithered(100, 0.01, 1e-4)
+    for step in (2, 7, 1000):
+        assert min(steps_for(plan, step, [1e6] * 20 + [1e-3] * 80)) >= step / 5

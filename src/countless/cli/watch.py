@@ -16,7 +16,7 @@ EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
 
 def watch(
     name: Annotated[str, typer.Argument(help="The counter.")],
-    over: Annotated[int | None, typer.Option(help="Stop once the total is certainly over this threshold.")] = None,
+    over: Annotated[int | None, typer.Option(help="Stop once the lower bound is over this threshold.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Json = False,
@@ -24,7 +24,7 @@ def watch(
     """Print a counter's total now and whenever it changes.
 
     It survives a restart of the coordinator. With --over, it exits with 0
-    once the total is certainly over the threshold.
+    once the lower bound is over the threshold.
     """
     threshold = None if over is None else Threshold(over)
     last: Verdict | None = None

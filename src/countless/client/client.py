@@ -328,7 +328,7 @@ class Client(LocalState):
         certainly: "Callback | None" = None,
         token: str | None = None,
     ) -> "Watch":
-        """Call back when the total may have passed a threshold, and again when it certainly has.
+        """Call back when the total may have passed a threshold, and again when its lower bound has.
 
         Each function is called once, in this order, with the answer, from a thread of the watch. A forked child does
         not inherit the watch.
@@ -336,8 +336,8 @@ class Client(LocalState):
         Args:
             counter: Its name; it need not exist yet.
             over: The threshold.
-            possibly: Called when the total may be over it.
-            certainly: Called when the total certainly is.
+            possibly: Called when the upper bound is over it.
+            certainly: Called when the lower bound is: then the total is over it, with probability 1 - delta.
             token: A token of scope read, if the client's own does not have it.
         """
         from countless.client.api import ApiClient  # a program that only counts need not import it

@@ -73,7 +73,7 @@ class Watch:
         return f"<Watch of {self._counter!r} over {self._threshold.over:,}: {self.verdict or 'not yet'}>"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the total has certainly passed the threshold and the callbacks have returned.
+        """Block until the lower bound has passed the threshold and the callbacks have returned.
 
         Return False on timeout.
         """

@@ -209,7 +209,10 @@ class Tracker:
             return self._windows("window", which).window(which)
 
     def rolling(self, over: str | float) -> SpanCount:
-        """Return the count of the last `15m`, `1h`, `7d` ..., or of a number of seconds. The bounds always hold."""
+        """Return the count of the last `15m`, `1h`, `7d` ..., or of a number of seconds.
+
+        Its bounds hold if those of the answers do.
+        """
         with self._lock:
             return self._windows("over", over).rolling(over)
 

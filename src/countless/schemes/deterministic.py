@@ -218,7 +218,8 @@ def _pays(count: int, smaller: int, larger: int) -> bool:
 class Deterministic(Scheme):
     """A tolerance for each site: each reports when its count leaves the range that its last report covers. No secrets.
 
-    Formal guarantees: |estimate - total| <= alpha * total at every moment, with certainty, against every adversary.
+    Formal guarantees: |estimate - total| <= alpha * total at every moment, with certainty, against every adversary, if
+    messages are instantaneous.
     About k / ln((1+alpha)/(1-alpha)) messages for each e-fold of the total if k sites share the traffic evenly, half of
     the one-sided version in the paper; fewer if they do not.
 

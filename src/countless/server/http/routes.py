@@ -159,7 +159,8 @@ async def delete_counter(request: Request) -> Response:
 async def watch_counter(request: Request) -> Response:
     """Server-sent events: the answer now and after every change.
 
-    With `over`, also an event `possibly` when the total may exceed this number, and `certainly` when it does.
+    With `over`, also an event `possibly` when the upper bound exceeds this number, and `certainly` when the
+    lower one does.
     """
     server, name = _server(request), request.path_params["name"]
     parts_of(server, name)
