@@ -316,6 +316,24 @@ async def test_published_total_never_falls_also_over_restarts(clock: Clock) -> N
                 await harness.advance(1)
 
 
+async def test_exported_total_does_not_fall_when_the_sites_of_an_open_window_leave_and_the_coordinator_restarts(
+    clock: Clock,
+) -> None:
+    """The window's answer becomes the exact total, which is less than the estimate was."""
+    store = MemoryStore()
+    config = Config(alpha=0.2, scheme="deterministic", windows=WindowRule("hour"))
+    async with site_server(store, wall_clock=clock) as harness:
+        harness.server.create("requests", config)
+        web = await harness.connect("web")
+        await harness.send(*web, Join(name(0), 0, 0))
+        await harness.send(*web, Report(name(0), 0, 13, 9))
+        largest = counter(harness).largest_published
+        await harness.send(*web, Leave(name(0), 0, 13))
+        assert counter(harness).published_answer.estimate == 13 < largest
+    async with site_server(store, wall_clock=clock) as harness:
+        assert counter(harness).largest_published >= largest
+
+
 async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> None:
     store = PausedStore()
     async with site_server(store, wall_clock=clock) as harness:

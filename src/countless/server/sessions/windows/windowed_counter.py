@@ -191,9 +191,10 @@ class WindowedCounter(ServedWindows[Counter]):
 
     def _snapshot(self) -> PublishedWindows:
         self._answers = {period: self._answers[period] for period in sorted(self.open)}
-        estimate = self.before + self.closed.total + sum([answer.estimate for answer in self._answers.values()])
-        if estimate > self._largest:
-            self._largest = estimate
+        # What each open window saves as its largest estimate, so that a restart finds the same sum.
+        largest = self.before + self.closed.total + sum([answer.published for answer in self._answers.values()])
+        if largest > self._largest:
+            self._largest = largest
         answers = dict(self._answers)
         return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)
 
