@@ -9,6 +9,7 @@ import pytest
 
 SIMULATE = ["lab", "simulate", "--sites", "20", "--alpha", "0.1", "--events", "1e5"]
 ATTACK = ["lab", "attack", "--scheme", "lattice", "--sites", "16", "--alpha", "0.2", "--events", "500", "--jobs", "1"]
+AUDIT = ["lab", "audit", "--events", "2", "--tapes", "1", "--transcripts", "1", "--plays", "100"]
 
 
 def command(arguments: list[str]) -> list[str]:
@@ -34,7 +35,12 @@ def on_a_terminal(arguments: list[str]) -> str:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("arguments", "word", "result"), [(SIMULATE, "simulating", "messages"), (ATTACK, "playing", "worst")]
+    ("arguments", "word", "result"),
+    [
+        (SIMULATE, "simulating", "messages"),
+        (ATTACK, "playing", "worst"),
+        (AUDIT, "auditing", "claim"),
+    ],
 )
 def test_progress_bar_on_a_terminal_and_none_in_a_pipe(arguments: list[str], word: str, result: str) -> None:
     seen = on_a_terminal(arguments)

@@ -42,7 +42,7 @@ def main() -> None:
         extra = "lab" if words[:1] == ["lab"] else "server"
         if not missing.name or missing.name.startswith("countless"):
             raise
-        _fail(f"{missing.name} is not installed; run: pip install 'countless[{extra}]'")
+        _fail(f"{missing.name.partition('.')[0]} is not installed; run: pip install 'countless[{extra}]'")
     except OSError as error:  # a full disk, a file that this user may not write
         if error.filename is None and error.errno not in (ENOSPC, EDQUOT):
             raise

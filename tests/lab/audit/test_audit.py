@@ -274,7 +274,10 @@ def test_empirical_audit_rejects_negative_control(name: str) -> None:
 @pytest.mark.soak
 def test_audit_findings_never_claim_a_proof() -> None:
     config = AuditConfig(events=3, tapes=1, transcripts=1, plays=100)
-    findings = audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), config)
+    parts: list[float] = []
+    findings = audit_mechanism("right", LARGE, float(LARGE.epsilon), 50, SeededRandom(1), config, parts.append)
+    assert (len(parts), parts) == (len(findings), sorted(parts))
+    assert parts[-1] == pytest.approx(1)
     audits = ["exhaustive", "random", "noise", *(2 * TAPES), "played", "played"]
     assert [finding.audit for finding in findings] == audits
     assert {finding.shape for finding in findings} == {

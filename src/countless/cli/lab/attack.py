@@ -13,6 +13,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from countless.cli.lab.needs import require_packages
 from countless.cli.numbers import number_of_events
 from countless.cli.options import Json
 from countless.cli.progress import progress
@@ -59,6 +60,7 @@ def attack(
     A scheme may be a negative control or a robust-streaming framework, too.
     Exits with 1 if a guarantee that covers the adversary doesn't hold.
     """
+    require_packages("joblib", "scipy")
     base = {"sites": sites, "alpha": alpha, "delta": delta, "events": number_of_events(events), "against": against}
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}

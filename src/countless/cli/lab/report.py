@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from countless.cli.lab.needs import require_packages
 from countless.cli.options import Json
 from countless.lab.arena.report_data import Config, collect
 
@@ -25,7 +26,11 @@ def report(
     jobs: Annotated[int | None, typer.Option(help="Use this many processes; by default one for each core.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw attacks, costs, the tournament, and where each scheme is cheapest."""
+    """Draw attacks, costs, the tournament, and where each scheme is cheapest.
+
+    The default takes a minute or two.
+    """
+    require_packages("joblib", "plotly", "scipy")
     config = Config(seed=seed, games=games, jobs=jobs or os.cpu_count() or 1, sites=sites, events=events)
     console = Console(stderr=True)
     with console.status("playing and planning"):

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from countless.cli.lab.needs import require_packages
 from countless.cli.options import Json
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
@@ -39,7 +40,11 @@ def scaling(
     as_json_: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write scaling.json, .csv and .html into this folder, too.")] = None,
 ) -> None:
-    """Measure messages over sites, 1/alpha and the total, and fit exponents."""
+    """Measure messages over sites, 1/alpha and the total, and fit exponents.
+
+    The default takes some minutes.
+    """
+    require_packages("joblib", *(["plotly"] if out is not None else []))
     names = [name for name in SCHEMES if name != "exact"] if scheme == "all" else [n.strip() for n in scheme.split(",")]
     counts = _numbers("sites", sites, int)
     request = Request(

@@ -46,7 +46,11 @@ def simulate(
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write simulate.json and course.csv into this folder, too.")] = None,
 ) -> None:
-    """Run events through real sites and a coordinator, and count messages."""
+    """Run events through real sites and a coordinator, and count messages.
+
+    A billion events take some seconds; with a scheme that sends many
+    messages, such as partial_dp_paper, about half a minute.
+    """
     per_second = events_per_second(rate or DEFAULT_RATE) if rate is not None or trace is None else None
     source = _source(stream, trace, sites, events, seed)
     total = _events(events, source)

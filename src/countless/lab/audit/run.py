@@ -1,7 +1,9 @@
 """All audits of one mechanism, each on its shapes."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -56,29 +58,50 @@ DEFAULT_CONFIG = AuditConfig()
 
 
 def audit_mechanism(
-    name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, config: AuditConfig = DEFAULT_CONFIG
+    name: str,
+    shape: PhasedShape,
+    epsilon: float,
+    sites: int,
+    rng: RandomSource,
+    config: AuditConfig = DEFAULT_CONFIG,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[AuditFinding, ...]:
-    """All audits of the named mechanism: on small cases, and by its stated law at the size and claim of a plan."""
+    """All audits of the named mechanism: on small cases, and by its stated law at the size and claim of a plan.
+
+    `progress` is called with the part of the audits that is done.
+    """
+    audits = list(_audits(name, shape, epsilon, sites, rng, config))
+    findings, done, whole = [], 0.0, sum(cost for cost, _ in audits)
+    for cost, audit in audits:
+        findings.append(audit())
+        done += cost
+        if progress is not None:
+            progress(done / whole)
+    return tuple(findings)
+
+
+def _audits(
+    name: str, shape: PhasedShape, epsilon: float, sites: int, rng: RandomSource, config: AuditConfig
+) -> Iterator[tuple[float, Callable[[], AuditFinding]]]:
+    """With what each costs: seconds on one core, for the default configuration."""
     small, large = get_mechanism(name, SMALL), get_mechanism(name, shape, epsilon)
-    findings = []
     if small.law is not None and small.claim.pure:
-        findings.append(audit_exhaustively(small, config.events))
-        findings.append(audit_randomly(large, sites, 8, config.transcripts, rng.spawn("random")))
+        yield 2.1, partial(audit_exhaustively, small, config.events)
+        yield 2.6, partial(audit_randomly, large, sites, 8, config.transcripts, rng.spawn("random"))
     if large.law is not None:
         rounds = max(2, config.plays // PLAYS_PER_ROUND)
-        findings.append(audit_noise(large, rounds, rng.spawn("noise"), config.confidence))
+        yield 0.7, partial(audit_noise, large, rounds, rng.spawn("noise"), config.confidence)
     for size, window in WINDOWS.items():
         mechanism, own = get_mechanism(name, size), rng.spawn("tapes", size.phases)
         if mechanism.law is not None:
-            findings.append(audit_law(mechanism, config.tapes, own.spawn("law"), window))
-        findings.append(audit_exactly(mechanism, config.tapes, own, window, config.confidence))
+            yield window / 20, partial(audit_law, mechanism, config.tapes, own.spawn("law"), window)
+        yield window / 10, partial(audit_exactly, mechanism, config.tapes, own, window, config.confidence)
     if not small.claim.pure:
         mechanism, tapes = get_mechanism(name, SHORT), SHORT_TAPES * config.tapes
-        findings.append(audit_exactly(mechanism, tapes, rng.spawn("delta"), SHORT_WINDOW, config.confidence))
+        yield 2.0, partial(audit_exactly, mechanism, tapes, rng.spawn("delta"), SHORT_WINDOW, config.confidence)
     for size in (TINY, WIDE):
         own = rng.spawn("played", size.phases)
-        findings.append(audit_empirically(get_mechanism(name, size), config.plays, own, config.confidence))
-    return tuple(findings)
+        yield size.phases, partial(audit_empirically, get_mechanism(name, size), config.plays, own, config.confidence)
 
 
 def to_json(findings: tuple[AuditFinding, ...]) -> dict[str, Any]:
