@@ -31,6 +31,7 @@ SECTIONS = {
     "planning": Section("planning", tables=("planning", "planning-even", "planning-first")),
     "skew": Section("skew", tables=("skew", "skew-steps")),
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),
+    "windows-default": Section("windows", "by_default", ("windows-default",)),
     "budgets": Section("budgets", tables=("budgets",)),
     "families": Section(
         "families",

@@ -9,10 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import exp, inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from countless import Tracker
 from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
 from countless.core.messages import Outbox, SiteId
@@ -38,6 +39,9 @@ EDGE_SITES = 1_000
 EDGE_FLOORS = {"a tenth": 10, "a third": FLOOR_SHARE, "the last window": 1}
 KINDS = ("joins", "leaves", "reports", "rounds")
 EDGE_S = MARGIN_S["hour"]  # on both sides of an edge
+DAY_S = 24 * HOUR_S
+DEFAULT_SITES = 100
+DEFAULT_EVENTS_PER_HOUR = (36_000_000, 36_000, 360)
 
 
 class Sent(NamedTuple):
@@ -250,6 +254,35 @@ def _busiest_without_edge(average: float) -> float:
     """The busiest second of the same span when messages come at random with this rate, always: the median."""
     seconds = np.random.default_rng(1).poisson(average, size=(1_000, int(2 * EDGE_S)))
     return float(np.median(seconds.max(axis=1)))
+
+
+def by_default() -> Iterator[Table]:
+    """Messages of a day for a total that is a month old, and for one with hourly windows."""
+    rows = []
+    for traffic in (even, zipf):
+        rates = np.array(traffic(DEFAULT_SITES)) / EVENTS_PER_HOUR
+        for events in DEFAULT_EVENTS_PER_HOUR:
+            total = _messages_of_a_day(rates * events, before_s=30 * DAY_S)
+            hourly = _messages_of_a_day(rates * events, before_s=2 * HOUR_S, per="hour")
+            rows.append((traffic.__name__, *(f"{number:,}" for number in (24 * events, total, hourly))))
+            print(" ".join(rows[-1]), flush=True)
+    yield Table("windows-default", ("traffic", "events of the day", "total", "with hourly windows"), rows)
+
+
+def _messages_of_a_day(rates: np.ndarray, before_s: int, per: str | None = None) -> int:
+    """What came before the day is counted in half hours, the day in steps of 20 seconds, sites in random order."""
+    random, now = np.random.default_rng(1), float(START_S)
+    windows: dict[str, Any] = {} if per is None else {"per": per, "clock": lambda: now}
+    tracker = Tracker(sites=len(rates), alpha=0.01, seed=1, **windows)
+    before = 0
+    for span_s, step_s in ((before_s, 1800), (DAY_S, 20)):
+        before = tracker.messages.total
+        for _ in range(span_s // step_s):
+            counts = random.poisson(rates * step_s)
+            for site in random.permutation(np.flatnonzero(counts)):
+                tracker.site(int(site)).add(int(counts[site]))
+            now += step_s
+    return tracker.messages.total - before
 
 
 def main() -> Iterator[Table]:

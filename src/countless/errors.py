@@ -20,6 +20,7 @@ CountlessError
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 
@@ -88,7 +89,7 @@ class NoWindows(CountlessError):
 
     def __init__(self, counter: str) -> None:
         super().__init__(
-            f"counter {counter!r} has no windows: count with per='hour', or create it with --per hour "
+            f"counter {counter!r} has no windows: `countless counter set {quote(counter)} --per hour` starts some "
             "(the last minutes are known without windows: rolling 15m)"
         )
 

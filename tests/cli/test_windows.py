@@ -85,14 +85,41 @@ def test_family_with_windows_is_created_counted_and_read(server: Server) -> None
         assert run(f"counter delete {name}", server.url) == (0, "")
 
 
+def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: Server) -> None:
+    """By months: a shorter window could end while the test runs."""
+    with countless.connect(server.url, site="old") as client:
+        client.counter("visits").add(2_000)
+        assert client.flush()
+        code, text = run("counter set visits --per month", server.url)
+        assert (code, "set while no site counts 'visits': end old first, or start them again with" in text) == (2, True)
+    assert run("counter set visits --per month --tz Asia/Tokyo", server.url)[1] == (
+        "visits: 2,000 (from 2,000 to 2,000; exact; per month)\n"
+    )
+    with countless.connect(server.url, site="new") as client:
+        client.counter("visits", per="month", tz="Asia/Tokyo").add(30)
+        assert client.flush()
+        assert run("get visits", server.url)[1].startswith("visits: 2,030 (from 2,030 to 2,030; exact")
+        text = run("get visits --window now", server.url)[1]
+        assert re.search(
+            r"visits now: 0 \(from 0 to 2,030; open, .*; unknown before \d{4}-\d\d-01T00:00:00\+09:00\)", text
+        )
+        server.kill()
+        server.start()
+        until(lambda: server.answer("visits")["estimate"] == 2_030 and server.answer("visits")["state"] == "exact")
+        assert server.answer("visits")["per"] == "month"
+    text = run("counter set visits --per hour", server.url)[1]
+    assert "per must be as it was: delete the counter to get other windows" in text
+    assert run("counter delete visits", server.url) == (0, "")
+
+
 def test_questions_without_an_answer_exit_2_and_say_what_to_do(server: Server) -> None:
     assert run("counter create plain", server.url)[0] == 0
     for words, problem in {
-        "get plain --window today": "'plain' has no windows: count with per='hour', or create it with --per hour",
+        "get plain --window today": "'plain' has no windows: `countless counter set plain --per hour` starts some",
         "get plain --rolling soon": "a duration such as 30s, 15m, 1h or 7d",
         "get plain --rolling 5m --window now": "give --window or --rolling, and not both",
         "counter set plain": "nothing to change: give --alpha",
-        "counter set plain --per hour": "delete the counter to get other windows",
+        "counter set plain --tz Europe/Berlin": "tz must be given for a counter with windows",
         "counter set plain --floor many": "a whole number of units",
         "counter delete plain --keep 3": "no such option: --keep",
         "counter explode plain": "no such command 'explode'",

@@ -85,6 +85,28 @@ def test_counter_with_windows_is_shown_by_them(tab: Window, server: Server) -> N
         expect(page.get_by_role("row", name="orders")).to_contain_text("per month")
 
 
+def test_counter_that_gets_windows_says_from_when_on_they_are_known(tab: Window, server: Server) -> None:
+    """By months: a shorter window could end while the test runs."""
+    page = tab.page
+    with countless.connect(server.url, site="old") as client:
+        client.counter("grown").add(2_000)
+        assert client.flush()
+        page.goto(f"{server.url}/#/counter/grown")
+        expect(page.locator("[data-figure=total]")).to_contain_text("2,000 to")
+    server.reader.request("PATCH", "/api/v1/counters/grown", {"per": "month"})
+    expect(page.locator("[data-figure=total]")).to_have_text("Total2,000exact")
+    with countless.connect(server.url, site="new") as client:
+        client.counter("grown", per="month").add(30)
+        assert client.flush()
+        page.reload()
+        known_from = re.compile(r"known from \w+,? 1 \w+, 00:00 on")
+        expect(page.get_by_role("heading", name="Per month")).to_be_visible()
+        expect(page.locator("[data-figure=total]")).to_have_text("Total2,030exact")
+        expect(page.locator("[data-figure=this-month]")).to_contain_text(known_from)
+        expect(page.locator(".bars-text")).to_contain_text(known_from)
+        tab.screenshot("got-windows")
+
+
 def replay(page: Page, body: str) -> None:
     page.unroute_all()
     page.route(

@@ -317,8 +317,8 @@ def test_counter_with_windows_is_created_configured_and_read_over_http(local: Te
     [
         ({"name": "x", "per": "week"}, "per must be one of: minute, hour, day, month"),
         ({"name": "x", "per": 5}, "per must be one of"),
-        ({"name": "x", "tz": "Europe/Berlin"}, "create it with per, such as 'hour'"),
-        ({"name": "x", "keep": 5}, "create it with per, such as 'hour'"),
+        ({"name": "x", "tz": "Europe/Berlin"}, "give per, too, such as 'hour'"),
+        ({"name": "x", "keep": 5}, "give per, too, such as 'hour'"),
         ({"name": "x", "per": "day", "tz": "Mars/Olympus"}, "tz must be the name of a time zone"),
         ({"name": "x", "per": "day", "anchor": 24}, "anchor must be an integer from 0 to 23"),
         ({"name": "x", "per": "day", "floor": -1}, "floor must be an integer of at least 0"),
@@ -336,18 +336,20 @@ def test_bad_rule_of_windows_is_a_400(local: TestClient, body: dict[str, object]
 def test_windows_of_a_counter_cannot_be_changed(local: TestClient) -> None:
     local.post("/api/v1/counters", json={"name": "hourly", "per": "hour"})
     local.post("/api/v1/counters", json={"name": "plain"})
-    for name, body in (("hourly", {"per": "day"}), ("hourly", {"tz": "Asia/Tokyo"}), ("plain", {"per": "hour"})):
-        response = local.patch(f"/api/v1/counters/{name}", json=body)
+    for body in ({"per": "day"}, {"tz": "Asia/Tokyo"}):
+        response = local.patch("/api/v1/counters/hourly", json=body)
         assert (response.status_code, "delete the counter" in response.json()["error"]) == (400, True), response.text
     response = local.patch("/api/v1/counters/plain", json={"keep": 3})
-    assert "create it with per" in response.json()["error"]
+    assert "give per, too" in response.json()["error"]
+    given = local.patch("/api/v1/counters/plain", json={"per": "hour", "tz": "Asia/Tokyo", "keep": 3}).json()
+    assert (given["per"], given["windows"]["tz"], given["windows"]["keep"]) == ("hour", "Asia/Tokyo", 3)
 
 
 def test_questions_about_windows_that_have_no_answer(local: TestClient) -> None:
     local.post("/api/v1/counters", json={"name": "hourly", "per": "hour"})
     local.post("/api/v1/counters", json={"name": "plain"})
     problems = {
-        "/counters/plain?window=today": "counter 'plain' has no windows: count with per='hour', or create it with",
+        "/counters/plain?window=today": "no windows: `countless counter set plain --per hour` starts some",
         "/windows/plain": "counter 'plain' has no windows",
         "/counters/hourly?window=this-minute": "the windows of this counter are hours",
         "/counters/hourly?window=tomorrow": "one of: now, last, this-hour, last-hour, this-day",

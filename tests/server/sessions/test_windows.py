@@ -1,11 +1,15 @@
 """Counters with windows at the coordinator: a window is opened by a Join, closed when its sites have left it."""
 
+from dataclasses import replace
+
 import pytest
 
+from countless.core.answer import State
 from countless.core.messages import Report, SetTrigger
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
+from countless.server.http.answers.windows import window_answer
 from countless.server.sessions.windows.served import MAX_AHEAD
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config
@@ -204,7 +208,7 @@ async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: 
         for item, reason in {
             Join("requests", 0, 1): "counted per hour",
             Join("requests@day:20000", 0, 1): r"Calendar('hour', 'UTC', 0), as counter 'requests' has them",
-            Join(name(0, "plain"), 0, 1): "counter 'plain' has no windows",
+            Join(name(0, "plain"), 0, 1): "`countless counter set plain --per hour` starts some",
             Join("requests@hour,UTC,0:490000", 0, 1): "requests@hour:490000, as this window is called",
             Join("new@day,Europe/Nowhere,0:20000", 0, 1): "time zone",
             Join("new@hour:999999999999", 0, 1): "an integer",
@@ -219,6 +223,101 @@ async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: 
         for taken in ("requests@hour", "new@hour:5"):
             with pytest.raises(InvalidParameter, match="a name that"):
                 harness.server.create(taken, Config())
+
+
+HOURLY = Config(windows=WindowRule("hour"))
+
+
+async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        old = await harness.connect("old")
+        await harness.send(*old, Join("requests", 0, 0), Report("requests", 0, 2000, 2000))
+        new = await harness.connect("new")
+        *_, rejected = await harness.send(*new, Join(name(0), 0, 5))  # it waits, and tries again
+        assert isinstance(rejected, CounterRejected)
+        with pytest.raises(InvalidParameter, match="set while no site counts 'requests': end old first"):
+            harness.server.configure("requests", HOURLY)
+        await harness.send(*old, Leave("requests", 0, 2000))
+        harness.server.configure("requests", HOURLY)
+        await harness.server.flush()
+        total = counter(harness).published_answer
+        assert (total.lower, total.estimate, total.upper, total.state) == (2000, 2000, 2000, State.EXACT)
+        assert [type(item) for item in await harness.send(*new, Join(name(0), 0, 5))] == [SetTrigger]
+        [refused] = await harness.send(*old, Join("requests", 0, 1))  # it has left; and what is new is refused
+        assert refused == LeaveAck("requests")
+        third = await harness.connect("third")
+        *_, refused = await harness.send(*third, Join("requests", 0, 1))
+        assert isinstance(refused, CounterRejected)
+        assert "counted per hour" in refused.reason
+        now = window_answer(counter(harness), "now")
+        assert (now.lower, now.estimate, now.upper, now.complete) == (0, 0, 2005, False)
+        assert now.known_since == counter(harness).calendar.local_time(int((FIRST + 1) * HOUR))
+        clock.show(1)
+        await harness.send(*new, Join(name(1), 0, 3), Leave(name(0), 0, 7))
+        await harness.advance(1)
+        assert windows(harness) == [(1, 3, "open")]
+        assert window_answer(counter(harness), "now").known_since is None
+    clock.show(2)
+    async with site_server(store, wall_clock=clock) as harness:
+        new = await harness.connect("new")
+        await harness.send(*new, Join(name(1), 0, 4), Leave(name(1), 0, 4))
+        await harness.advance(1)
+        assert windows(harness) == [(1, 4, "closed"), (2, 0, "open")]
+        total = counter(harness).published_answer
+        assert (total.estimate, total.state, counter(harness).before) == (2011, State.EXACT, 2007)
+        last, today = window_answer(counter(harness), "last"), window_answer(counter(harness), "today")
+        assert (last.estimate, last.complete, last.state, last.known_since) == (4, True, State.EXACT, None)
+        assert (today.lower, today.upper) == (4, 2011)
+        assert today.known_since == counter(harness).calendar.local_time(int((FIRST + 1) * HOUR))
+
+
+async def test_exported_total_does_not_fall_when_windows_begin(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("requests", 0, 0), Report("requests", 0, 2000, 1000))
+        plain = harness.server.counters["requests"]
+        assert plain.largest_published > 2000
+        await harness.send(session, connection, Leave("requests", 0, 2000))
+        harness.server.configure("requests", HOURLY)
+        assert counter(harness).largest_published == plain.largest_published
+        await harness.server.flush()
+        assert counter(harness).largest_published == plain.largest_published
+        assert counter(harness).published_answer.estimate == 2000
+
+
+async def test_windows_of_a_counter_are_shown_as_saved_only_once_they_are(clock: Clock) -> None:
+    store = PausedStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join("requests", 0, 0), Report("requests", 0, 2000, 1000))
+        before = harness.server.counters["requests"].published_answer
+        store.pause()
+        harness.server.on_frame(session, connection, [Leave("requests", 0, 2010)], 10)
+        harness.server.configure("requests", HOURLY)
+        shown = counter(harness).published_answer
+        assert (shown.lower, shown.estimate, shown.upper) == (before.lower, before.estimate, before.upper)
+        store.resume()
+        await harness.server.flush()
+        assert counter(harness).published_answer.estimate == 2010
+
+
+async def test_labelled_series_get_windows_with_their_counter(clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        harness.server.create("requests", Config(alpha=0.02))
+        series = 'requests{route="/a"}'
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(series, 0, 0), Report(series, 0, 5, 5))
+        with pytest.raises(InvalidParameter, match="end web first"):
+            harness.server.configure("requests", HOURLY)
+        assert [each.config.windows for each in harness.server.counters.values()] == [None, None]
+        await harness.send(session, connection, Leave(series, 0, 5))
+        harness.server.configure("requests", replace(HOURLY, alpha=0.05))
+        await harness.send(session, connection, Join(name(1, series), 0, 0))
+        clock.show(1)
+        assert windows(harness, series) == [(1, 0, "open")]
+        assert counter(harness, series).known_total == 5
+        assert (counter(harness).config.alpha, counter(harness, series).config.alpha) == (0.05, 0.02)
 
 
 async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_series(clock: Clock) -> None:

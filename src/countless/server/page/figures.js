@@ -27,7 +27,7 @@ export function figuresView(app) {
       setText(unit, text.unit);
       setText(over, `${text.range ? `${text.range}, ` : ""}over the last ${lasting(rate.over)}`);
       for (const span of spans) {
-        const where = span.name === "this-hour" ? "" : times.name, known = span.since === null ? null : partly(span, times.moment(span.since, app.now()));
+        const where = span.name === "this-hour" ? "" : times.name, known = span.since === null ? null : partly(span, times, app.now());
         if (known) set(span.name, known.least, known.text, known.least !== null, where);
         else set(span.name, span.upper === null ? Math.ceil(span.lower) : span.estimate, range(span), span.upper === null, where);
       }

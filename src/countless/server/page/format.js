@@ -28,10 +28,12 @@ export function totalRange({ estimate, lower, upper, state }) {
   return { lower, upper: state === "holding" ? upper : null };
 }
 
-// A count of which the beginning is not known: the least that is certain, and the range of the part that is known.
-export function partly({ lower, upper }, since) {
-  const least = Math.ceil(lower);
-  return { least: least > 0 ? least : null, text: `unknown before ${since}; ${lower === upper ? count(least) : range({ lower, upper })} since` };
+// A count of which the beginning is not known: the least that is certain, and the range of the part that is known. A
+// counter that has just got windows is known from the next one on.
+export function partly({ lower, upper, since }, times, now) {
+  const least = Math.ceil(lower), when = times.moment(since, now);
+  if (since > now) return { least: null, text: `known from ${when} on` };
+  return { least: least > 0 ? least : null, text: `unknown before ${when}; ${lower === upper ? count(least) : range({ lower, upper })} since` };
 }
 
 // A rate in the unit in which it is at least one: 0.05 per second is 3 per minute. If the bounds are further apart than

@@ -35,7 +35,7 @@ export function increasesView(app, choose) {
     }
     for (const button of choice.children) setAttribute(button, "aria-pressed", button.dataset.per === data.per);
     const since = rows[0]?.since;
-    setText(note, since ? `Recorded since ${zone(data.tz).moment(since, app.now())} ${zone(data.tz).name}.` : `Times: ${zone(data.tz).name}.`);
+    setText(note, since && since <= app.now() ? `Recorded since ${zone(data.tz).moment(since, app.now())} ${zone(data.tz).name}.` : `Times: ${zone(data.tz).name}.`);
     draw();
   }
 
@@ -113,7 +113,7 @@ function when({ start, end }, per, times, now) {
 
 function howMany(row, times, now) {
   const number = row.upper === null && row.lower === row.estimate ? range(row) : `${count(row.estimate)}${row.lower === row.upper ? "" : ` (${range(row)})`}`;
-  const text = row.since === null ? number : partly(row, times.clock(row.since)).text, so = row.since === null ? " so far" : "";
+  const text = row.since === null ? number : partly(row, times, now).text, so = row.since === null ? " so far" : "";
   if (row.state === "open") return `${text}${so}, ends at ${times.moment(row.end, now)}, in ${duration(row.end - now)}`;
   return `${text}${certainty(row)}`;
 }
@@ -156,7 +156,7 @@ function tableLine(body) {
     set(row, per, times, now) {
       setText(time, when(row, per, times, now));
       const known = row.since === null, least = Math.ceil(row.lower), open = row.upper === null || !known;
-      const state = known ? certainty(row).slice(2) : `unknown before ${times.clock(row.since)}`;
+      const state = known ? certainty(row).slice(2) : partly(row, times, now).text.split(";")[0];
       const texts = [known ? count(row.estimate) : least ? atLeast(least) : "–", count(least), open ? "?" : count(Math.floor(row.upper)), known && row.state === "open" ? "open" : state];
       texts.forEach((text, index) => setText(cells[index], text));
     },

@@ -117,7 +117,7 @@ function numberCell(kind) {
 }
 
 function small({ lower, estimate, upper, since }, times, now) {
-  if (since) return `unknown before ${times.minute(since, now)}`;
+  if (since) return `${since > now ? "from" : "unknown before"} ${times.minute(since, now)}`;
   if (upper === null) return "";
   const error = Math.max(upper - estimate, estimate - lower) / estimate;
   return lower === upper ? "" : error <= 0.2 ? `${error < 0.0001 ? "< " : ""}± ${share(Math.max(error, 0.0001))}` : range({ lower, upper }, brief);

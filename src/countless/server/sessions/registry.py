@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from shlex import quote
 
 from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.labels import counter_of, family_of
+from countless.server.sessions.labels import counter_of, family_of, site_of
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
@@ -18,7 +19,10 @@ from countless.server.settings import Settings, require_config
 from countless.server.storage.base import COUNTER, Config, CounterFields, Owned, WindowFields, WindowKey
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.names import overflow_name, validate_name
-from countless.wire.windows import WindowName, parse_window
+from countless.wire.windows import WindowName, parse_window, window_group
+
+MAX_NAMED = 5  # sites in an error
+_FREE = "a name that no windows of another counter have"
 
 
 class CounterRegistry:
@@ -120,24 +124,27 @@ class CounterRegistry:
         return counter
 
     def _new(self, name: str, config: Config) -> AnyCounter:
+        if config.windows is not None:
+            self._require_free_group(name, config.windows)
+            return WindowedCounter(name, config, self._wall_clock, health=self._pipeline.health)
         as_group = parse_window(f"{name}:0")
-        if config.windows is None:
-            counter: AnyCounter = self._counter(name, config)
-            taken = as_group is not None and as_group.series in self.windowed
-        else:
-            counter = WindowedCounter(name, config, self._wall_clock, health=self._pipeline.health)
-            taken = counter.group in self.counters
-        if taken:  # a tombstone of this name is a watermark
-            raise InvalidParameter("counter", name, "a name that no windows of another counter have")
-        return counter
+        if as_group is not None and as_group.series in self.windowed:
+            raise InvalidParameter("counter", name, _FREE)
+        return self._counter(name, config)
 
     def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> Counter:
         return Counter(name, config, saved, health=self._pipeline.health, wall_clock=self._wall_clock)
 
+    def _require_free_group(self, name: str, rule: WindowRule) -> None:
+        """A tombstone of the name of a group is a watermark."""
+        if window_group(name, rule.calendar) in self.counters:
+            raise InvalidParameter("counter", name, _FREE)
+
     def configure(self, name: str, config: Config) -> AnyCounter:
         """Replace the config of a counter. A counter without windows is replaced with it, unless the config is the
         same; its alpha may only grow, because the published total cannot be taken back. A counter with windows uses
-        another config from the next window on.
+        another config from the next window on. One without gets windows, and so do its labelled series, if no site
+        counts any of them.
         """
         before = self.get(name)
         require_config(config)
@@ -148,14 +155,34 @@ class CounterRegistry:
                 _refuse_other_calendar(config)
             before.reconfigure(config)
             self._pipeline.pending.mark_windows(name)
+        elif config.windows is not None:
+            return self._start_windows(name, config, config.windows)
         else:
-            if config.windows is not None:
-                _refuse_other_calendar(config)
             if config.alpha < before.config.alpha:
                 allowed = f"at least {before.config.alpha}, which it has had so far"
                 raise InvalidParameter("alpha", config.alpha, allowed)
             self.counters[name] = self.trackers[name] = before.reconfigured(config)
         self._pipeline.pending.mark_config(name, config)
+        return self.counters[name]
+
+    def _start_windows(self, name: str, config: Config, rule: WindowRule) -> AnyCounter:
+        parts = [part for part in self.parts(name) if isinstance(part, Counter)]
+        for part in parts:
+            self._require_free_group(part.name, rule)
+        members = [site_id for part in parts for site_id, _ in part.coordinator.saved_state.known]
+        if members:
+            sites = sorted({site_of(site_id.site) for site_id in members})
+            named = ", ".join(sites[:MAX_NAMED]) + (f" and {len(sites) - MAX_NAMED} more" if sites[MAX_NAMED:] else "")
+            allowed = f"set while no site counts {name!r}: end {named} first, or start them again with per={rule.per!r}"
+            raise InvalidParameter("per", rule.per, allowed)
+        for part in parts:
+            given = config if part.name == name else replace(part.config, windows=rule)
+            after = WindowedCounter.continuing(part, given, self._wall_clock)
+            del self.trackers[part.name]
+            self.counters[part.name] = self.windowed[part.name] = after
+            self._pipeline.pending.mark_config(part.name, given)
+            self._pipeline.pending.mark_windows(part.name)
+            part.notify()
         return self.counters[name]
 
     def remove(self, name: str) -> None:
@@ -258,9 +285,10 @@ class CounterRegistry:
 def _require_same_windows(name: str, config: Config, window: WindowName | None) -> None:
     rule = config.windows
     if window is None and rule is not None:
-        raise InvalidParameter("counter", name, f"counted per {rule.per}: the counter has windows")
+        raise InvalidParameter("counter", name, f"counted per {rule.per}: the counter has windows (per={rule.per!r})")
     if window is not None and rule is None:
-        raise InvalidParameter("per", window.per, f"left out: counter {name!r} has no windows; delete it to get some")
+        command = f"countless counter set {quote(name)} --per {window.per}"
+        raise InvalidParameter("per", window.per, f"left out: counter {name!r} has no windows; `{command}` starts some")
     if window is not None and rule is not None and not rule.calendar.same_as(window.calendar):
         allowed = f"{rule.calendar!r}, as counter {name!r} has them; to change that, delete the counter"
         raise InvalidParameter("windows", repr(window.calendar), allowed)

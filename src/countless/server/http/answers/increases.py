@@ -144,7 +144,7 @@ class WindowIncreases(Increases):
         needed = [self._periods(self.per, self._number)[0].first, calendar.period_at(self._now - RATE_SPANS_S[-1])]
         needed += [self._periods(each, 1)[0].first for each in self.figure_pers.values() if each in self.pers]
         unsettled = counter.unsettled_windows(min(needed))
-        self._first_bar = min(calendar.bounds(oldest)[0], *(window.start for window in unsettled))
+        self._first_bar = min([calendar.bounds(oldest)[0], *(window.start for window in unsettled)])
         if not counter.traffic.new:  # windows are kept over a restart, answers are not
             self._known_s = max(self._known_s, self._now - self._first_bar)
         # The counts of those that are closed are in the sums.

@@ -56,7 +56,8 @@ Keep = Annotated[
 class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The configuration of a counter. A field that is left out keeps its value, or its default in a new counter.
 
-    With `per` it has windows. `per`, `tz` and `anchor` cannot be changed; other changes are for the windows to come.
+    With `per` it has windows. A counter without gets them while no site counts it, from the next edge on. Then `per`,
+    `tz` and `anchor` cannot be changed; other changes are for the windows to come.
     """
 
     alpha: Alpha | None = None
@@ -83,7 +84,7 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
             return rule
         if rule is None and self.per is None:
             name, value = next(iter(given.items()))
-            raise InvalidParameter(name, value, "given for a counter with windows: create it with per, such as 'hour'")
+            raise InvalidParameter(name, value, "given for a counter with windows: give per, too, such as 'hour'")
         return WindowRule(**given) if rule is None else replace(rule, **given)
 
 

@@ -44,6 +44,26 @@ class WindowedCounter(ServedWindows[Counter]):
         self._published = self._snapshot()
         self._total: TotalAnswer | None = None  # of what is published, once a reader has asked for it
 
+    @classmethod
+    def continuing(cls, before: Counter, config: Config, wall_clock: Callable[[], float]) -> "WindowedCounter":
+        """Windows for a counter that has none, while no site counts it.
+
+        They are kept from the next edge on: of the present one only a part will be counted in a window.
+        """
+        counted, answer = before.known_total, before.published_answer
+        after = cls(before.name, config, wall_clock, health=before.health)
+        present = after.present
+        if counted:
+            after.first, after.before = after.calendar.next(present), counted
+            after._largest = before.coordinator.published
+        after.traffic = before.traffic
+        # Until it is saved, readers see what was saved last.
+        open_windows = {present: answer}
+        after._published = PublishedWindows(
+            before.largest_published, open_windows, after.closed, after.losses, after.first, 0
+        )
+        return after
+
     def load(
         self,
         windows: Iterable[tuple[int, WindowFields]],
