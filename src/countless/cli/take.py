@@ -41,7 +41,7 @@ def take(
     finally:
         handed_in = client.close(min(wait, 5.0))
     if decision and not handed_in:
-        typer.echo("countless: the units are yours, but not reported: the coordinator counts the whole grant", err=True)
+        typer.echo("countless: spent, but not reported: the coordinator counts the whole grant", err=True)
     if not decision:
         detail = f" ({client.last_error})" if client.last_error else ""
         if decision.retry_after is not None:
