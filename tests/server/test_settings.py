@@ -27,6 +27,22 @@ def test_port_that_kubernetes_sets_is_ignored() -> None:
     assert Settings().port == PORT == 2686
 
 
+@pytest.mark.parametrize(("wait", "silent_after", "least"), [("4s", "10s", "180"), ("71", "1s", "72")])
+def test_wait_after_a_restore_in_which_clients_may_not_have_connected_is_refused(
+    wait: str, silent_after: str, least: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "countless.toml"
+    file.write_text(f'restore_wait = "{wait}"\n')
+    for flags, environment, path in (
+        ({"restore_wait": wait}, {}, None),
+        ({}, {"COUNTLESS_RESTORE_WAIT": wait}, None),
+        ({}, {}, file),
+    ):
+        with pytest.raises(InvalidParameter, match=f"restore_wait must be .* at least {least} "):
+            load_settings(flags, {**environment, "COUNTLESS_SILENT_AFTER": silent_after}, path)
+    assert load_settings({"restore_wait": f"{least}s", "silent_after": silent_after}, {}).restore_wait == float(least)
+
+
 def test_soft_limit_on_open_files_is_raised() -> None:
     before = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:

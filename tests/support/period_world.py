@@ -21,6 +21,7 @@ from countless.core.budget.messages import Ask
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
 from countless.errors import CountlessError, UnknownBudget
+from countless.server.settings import Settings
 from countless.wire.frames import BudgetLeave
 from support.budget_world import Broken
 from support.session_world import CALENDAR, SILENT_AFTER_S, START_S, STEP_S, SessionWorld, Stream
@@ -28,7 +29,7 @@ from support.session_world import CALENDAR, SILENT_AFTER_S, START_S, STEP_S, Ses
 LIMIT = 16
 PER_MINUTE = BudgetRule(LIMIT, "minute", slack=0)
 MAX_JUMP_S = 400.0
-RESTORE_WAIT_S = 10.0
+RESTORE_WAIT_S = 10.0  # here every client that runs has connected by then
 WEIGHTS = {
     "request": 420,
     "settle": 80,
@@ -111,8 +112,16 @@ class Site(Stream):
         return nullcontext()
 
 
+class WorldSettings(Settings):
+    @property
+    def least_restore_wait(self) -> float:
+        return RESTORE_WAIT_S
+
+
 class World(SessionWorld[Site]):
     site_class = Site
+
+    settings = WorldSettings
 
     def __init__(self, sites: int, seed: int, weights: dict[str, int]) -> None:
         super().__init__()
@@ -122,7 +131,7 @@ class World(SessionWorld[Site]):
         self.sites = [self.site_class(self, f"site-{number}") for number in range(sites)]
 
     def start_server(self, after_restore: bool = False) -> None:
-        self.run_server(self.store, after_restore=after_restore, restore_wait=RESTORE_WAIT_S)
+        self.run_server(self.store, after_restore=after_restore)
 
     # Steps
 

@@ -53,6 +53,8 @@ Site = TypeVar("Site", bound=Stream)
 
 
 class SessionWorld(Generic[Site]):
+    settings: type[Settings] = Settings
+
     def __init__(self) -> None:
         self.time = 0.0
         self.offset = 0.0  # of the coordinator's wall clock
@@ -67,7 +69,9 @@ class SessionWorld(Generic[Site]):
         return START_S + self.time + self.offset
 
     def run_server(self, store: StateStore, **settings: Any) -> None:
-        self.server = SiteServer(store, Settings(silent_after=SILENT_AFTER_S, **settings), self.clock, self.wall_clock)
+        self.server = SiteServer(
+            store, self.settings(silent_after=SILENT_AFTER_S, **settings), self.clock, self.wall_clock
+        )
         self._running = asyncio.create_task(self.server.run())
 
     async def kill_server(self) -> None:

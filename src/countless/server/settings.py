@@ -54,7 +54,7 @@ class Settings:
     forget_after: Seconds = 7 * 86_400.0  # a site silent for this long is retired; its counts stay; 0: never
     remember_for: Retention = 365 * 86_400.0  # how long tombstones are kept, so that their counts are not counted again
     after_restore: bool = False  # state_dir is a restored backup: budgets wait for all sites; for one start only
-    restore_wait: Seconds = 0.0  # how long budgets wait at least; 0: a minute and 12 times silent_after
+    restore_wait: Seconds = 0.0  # how long budgets wait; 0: a minute and 12 times silent_after, which is the least
     alpha: float = 0.01  # largest relative error
     delta: float = 0.05  # largest probability that any answer is ever wrong
     scheme: str = "auto"  # the algorithm; `auto` chooses
@@ -78,6 +78,9 @@ class Settings:
         if self.nats:
             Broker.parse(self.nats, "nats")
         require_config(self.defaults)
+        if 0 < self.restore_wait < self.least_restore_wait:
+            least = f"at least {self.least_restore_wait:g} (a minute and 12 times silent_after), or 0 for this"
+            raise InvalidParameter("restore_wait", self.restore_wait, f"a number of seconds, {least}")
 
     @property
     def defaults(self) -> Config:
@@ -86,13 +89,17 @@ class Settings:
 
     @property
     def wait_after_restore(self) -> float | None:
-        """How long budgets wait for sites that a restored copy of the state does not know; None: it is no copy.
+        """How long budgets wait for sites that a restored copy of the state does not know; None: it is no copy."""
+        return (self.restore_wait or self.least_restore_wait) if self.after_restore else None
 
-        A client that is cut off without a sign finds that after four heartbeats, which are 12 times `silent_after`;
-        then it pauses for at most 23 s, and needs at most 30 s for a connection and the hello.
+    @property
+    def least_restore_wait(self) -> float:
+        """The seconds after which a client that runs has connected again.
+
+        One that is cut off without a sign finds that after four heartbeats, which are 12 times `silent_after`; then it
+        pauses for at most 5 s, and needs at most 30 s for a connection and the hello.
         """
-        default = RECONNECT_S + 12 * self.silent_after
-        return (self.restore_wait or default) if self.after_restore else None
+        return RECONNECT_S + 12 * self.silent_after
 
     @property
     def is_loopback(self) -> bool:

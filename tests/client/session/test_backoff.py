@@ -14,6 +14,15 @@ def test_pauses_double_up_to_a_limit_with_jitter_on_both_sides() -> None:
     assert backoff.next() < 1.5 * FIRST_S
 
 
+def test_no_pause_is_longer_than_five_seconds() -> None:
+    class Largest(SeededRandom):
+        def random(self) -> float:
+            return 1.0
+
+    backoff = Backoff(Largest(1))
+    assert max(backoff.next() for _ in range(20)) <= 5.0
+
+
 def test_pauses_are_short_while_the_program_waits() -> None:
     backoff = Backoff(SeededRandom(1))
     assert max(backoff.next(waited_for=True) for _ in range(12)) < 1.5 * MAX_WHILE_WAITED_FOR_S

@@ -21,7 +21,7 @@ from support.session_world import SILENT_AFTER_S, START_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 TOKENS = BudgetId("tokens")
-RESTORED: dict[str, Any] = {"after_restore": True, "restore_wait": 40.0}
+RESTORED: dict[str, Any] = {"after_restore": True}  # budgets wait for 180 s
 
 
 def ask(seq: int, want: int = 0, *, spent: int = 0, limit: int = 0, round: int = 0, period: int = 0) -> Ask:
@@ -74,6 +74,7 @@ def state(harness: SiteServerHarness) -> tuple[BudgetState, int]:
 async def test_site_that_was_granted_more_since_the_copy_is_believed_and_its_round_is_passed() -> None:
     async with site_server(await copy_with(100, "web"), **RESTORED) as harness:
         web, other = Site(harness, "web"), Site(harness, "other")
+        await harness.advance(140)
         assert await web.send(ask(9, 5, spent=88, limit=90, round=7)) == []
         assert await other.send(ask(1, 5)) == []
         assert state(harness) == (BudgetState.RESTORING, 90)
@@ -89,7 +90,7 @@ async def test_incarnation_that_the_copy_does_not_know_is_believed() -> None:
     async with site_server(await copy_with(100), **RESTORED) as harness:
         web, other = Site(harness, "web"), Site(harness, "other")
         assert await web.send(ask(4, spent=95, limit=97, round=2)) == []
-        await harness.advance(41)
+        await harness.advance(181)
         assert state(harness) == (BudgetState.OPEN, 97)
         await web.send(ask(5, spent=96, limit=96, round=3))
         assert await other.send(ask(1, 4)) == [Grant(TOKENS, 3, 4)]
@@ -99,11 +100,11 @@ async def test_what_is_handed_in_by_an_incarnation_that_the_copy_does_not_know_i
     leave = BudgetLeave(TOKENS, 7, 96)
     async with site_server(await copy_with(100), **RESTORED) as harness:
         assert await Site(harness, "web", 8).send(leave) == [BudgetLeaveAck(TOKENS, 7)]
-        await harness.advance(41)
+        await harness.advance(181)
         assert state(harness) == (BudgetState.OPEN, 96)
     async with site_server(await copy_with(100, "web"), **RESTORED) as harness:
         await Site(harness, "web", 8).send(leave._replace(incarnation=1))  # more than it was granted by the copy
-        await harness.advance(41)
+        await harness.advance(181)
         assert state(harness) == (BudgetState.OPEN, 96)
 
 
@@ -111,7 +112,7 @@ async def test_what_is_handed_in_again_before_it_is_acknowledged_is_charged_once
     leave = BudgetLeave(TOKENS, 7, 30)
     async with site_server(await copy_with(100), **RESTORED) as harness:
         assert await Site(harness, "web", 8).send(leave, leave) == 2 * [BudgetLeaveAck(TOKENS, 7)]
-        await harness.advance(41)
+        await harness.advance(181)
         assert state(harness) == (BudgetState.OPEN, 30)
 
 
@@ -121,7 +122,7 @@ async def test_period_that_the_copy_has_not_opened_is_restored_too() -> None:
         web, other = Site(harness, "web"), Site(harness, "other")
         assert state(harness)[0] is BudgetState.RESTORING  # also before a site asks for the period
         assert await web.send(ask(3, spent=95, limit=97, round=2, period=hour)) == []
-        await harness.advance(41)
+        await harness.advance(181)
         assert state(harness) == (BudgetState.OPEN, 97)
         await web.send(ask(4, spent=97, limit=97, round=3, period=hour))
         assert await other.send(ask(1, 1, period=hour)) == [Grant(BudgetId("tokens", hour), 3, 1)]
@@ -131,6 +132,7 @@ async def test_period_that_the_copy_has_not_opened_is_restored_too() -> None:
 async def test_limit_raised_since_the_copy_was_made_grants_nothing_until_it_is_raised_again() -> None:
     async with site_server(await copy_with(100, "web"), **RESTORED) as harness:
         web = Site(harness, "web")
+        await harness.advance(140)
         await web.send(ask(4, spent=150, limit=180, round=2))
         await harness.advance(41)
         assert state(harness) == (BudgetState.LOWERING, 180)
@@ -147,6 +149,7 @@ async def test_limit_changed_and_budget_reset_while_sites_are_awaited() -> None:
         budgets, web = harness.server.budgets, Site(harness, "web")
         budgets.configure("tokens", {"limit": 20})
         budgets.reset("tokens")
+        await harness.advance(140)
         assert await web.send(ask(4, spent=30, limit=30, round=2)) == []
         await harness.advance(41)
         assert web.received == [Recall(TOKENS, 3)]
@@ -187,7 +190,7 @@ async def test_rolling_budget_waits_no_longer_than_its_units_count() -> None:
 async def test_without_budgets_the_restore_is_over_after_the_wait(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "countless.budgets"):
         async with site_server(**RESTORED) as harness:
-            await harness.advance(39)
+            await harness.advance(179)
             assert "the restore is over" not in caplog.text
             await harness.advance(2)
             assert caplog.text.count("the restore is over") == 1

@@ -3,7 +3,7 @@
 from countless.core.random_source import RandomSource
 from countless.randomness import SystemRandom
 
-FIRST_S, MAX_WHILE_WAITED_FOR_S, MAX_S = 0.05, 0.5, 15.0  # before jitter
+FIRST_S, MAX_WHILE_WAITED_FOR_S, MAX_S = 0.05, 0.5, 10 / 3  # before jitter, which makes half as much of it, up to 5 s
 
 
 class Backoff:
