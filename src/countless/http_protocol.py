@@ -1,9 +1,11 @@
 """uvicorn's HTTP protocol for the coordinator and the agent, with limits for clients that are slow, or too many.
 
 uvicorn waits without end for a request that has begun. Here a request must be complete within REQUEST_TIMEOUT_S after
-its connection was opened or its first byte came, its body included; otherwise the connection is closed. A response may
-take any time: it may be a stream of answers; but it must be read (`unread.py`). An address may have
-MAX_CONNECTIONS_PER_ADDRESS connections, without those that became WebSockets: these have limits of their own.
+its connection was opened or its first byte came, its body included; otherwise the connection is closed. A body that is
+longer than any handler accepts closes the connection, too: it would be read and dropped for as long as it comes, after
+a refusal as well. A response may take any time: it may be a stream of answers; but it must be read (`unread.py`). An
+address may have MAX_CONNECTIONS_PER_ADDRESS connections, without those that became WebSockets: these have limits of
+their own.
 
 It reads attributes that uvicorn does not document, so it is used with the version it was tested with, and no other.
 """
@@ -26,18 +28,20 @@ _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: cl
 MAX_CONNECTIONS_PER_ADDRESS = 4_000  # more than all pages and watches that a proxy forwards
 
 
-def http_protocol() -> type[asyncio.Protocol] | str:
+def http_protocol(max_body_bytes: int) -> type[asyncio.Protocol] | str:
     """For `uvicorn.Config(http=...)`."""
     if not version("uvicorn").startswith(f"{TESTED_UVICORN}."):
         log.warning(
             "no limits for slow clients: tested with uvicorn %s, installed %s", TESTED_UVICORN, version("uvicorn")
         )
         return "auto"
-    return LimitedHTTPProtocol
+    return type("LimitedHTTPProtocol", (LimitedHTTPProtocol,), {"max_body_bytes": max_body_bytes})
 
 
 class LimitedHTTPProtocol(UnreadLimit, AutoHTTPProtocol):  # type: ignore[misc, valid-type]
+    max_body_bytes: ClassVar[int]
     _open: ClassVar[Tally[str]] = Tally()  # by address
+    _body_bytes = 0  # of the request
     _address: str | None = None  # while it is counted there
     _timer: asyncio.TimerHandle | None = None  # while a request is awaited, or incomplete
 
@@ -54,7 +58,9 @@ class LimitedHTTPProtocol(UnreadLimit, AutoHTTPProtocol):  # type: ignore[misc, 
         self._set_timer()
 
     def data_received(self, data: bytes) -> None:
+        before = self.cycle
         super().data_received(data)
+        self._limit_body(data, is_new=self.cycle is not before)
         protocol = self.transport.get_protocol()
         if protocol is not self:  # it is a WebSocket now
             self._end()
@@ -67,6 +73,19 @@ class LimitedHTTPProtocol(UnreadLimit, AutoHTTPProtocol):  # type: ignore[misc, 
             self._cancel_timer()
         elif self._timer is None and not self.transport.is_closing():
             self._set_timer()
+
+    def _limit_body(self, data: bytes, is_new: bool) -> None:
+        """After the response the connection is closed; if there was one already, now."""
+        if is_new:
+            self._body_bytes = len(data) - data.rfind(b"\r\n\r\n") - 4
+        else:
+            self._body_bytes += len(data)
+        if self.cycle is None or self._body_bytes <= self.max_body_bytes:
+            return
+        self.cycle.keep_alive = False
+        if self.cycle.response_complete and not self.transport.is_closing():
+            log.info("connection closed: a body of more than %d bytes", self.max_body_bytes)
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()

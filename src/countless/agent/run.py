@@ -9,6 +9,7 @@ import uvicorn
 
 from countless.agent import sockets
 from countless.agent.app import build_app
+from countless.agent.bodies import MAX_BODY_BYTES
 from countless.agent.intake import Intake
 from countless.agent.parts import Agent
 from countless.agent.rules import WindowRules
@@ -82,7 +83,7 @@ def _serve(agent: Agent, endpoints: list[socket.socket]) -> None:
     config = uvicorn.Config(
         build_app(agent),
         loop="auto",  # uvloop where it exists
-        http=http_protocol(),
+        http=http_protocol(MAX_BODY_BYTES),
         ws="none",
         lifespan="on",
         log_level="warning",

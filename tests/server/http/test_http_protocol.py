@@ -19,6 +19,15 @@ UPGRADE = (
 )
 
 
+MAX_BODY_BYTES = 1_000
+
+
+async def refuse(scope: Any, receive: Any, send: Any) -> None:
+    """As for a caller without a token: the body is not read."""
+    await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def echo(scope: Any, receive: Any, send: Any) -> None:
     while (await receive()).get("more_body"):
         pass
@@ -51,15 +60,15 @@ class Timer:
 class Client:
     """A connection, and the transport that the protocol sees."""
 
-    def __init__(self, address: str = "192.0.2.1") -> None:
+    def __init__(self, address: str = "192.0.2.1", app: Any = echo) -> None:
         self.timers = Timers()
         self.aborted = False
         self.unread = 0
         self.written = b""
         self._address = address
-        config = uvicorn.Config(echo, ws="websockets-sansio", log_level="critical")
+        config = uvicorn.Config(app, ws="websockets-sansio", log_level="critical")
         config.load()
-        protocol: Any = LimitedHTTPProtocol
+        protocol: Any = http_protocol.http_protocol(MAX_BODY_BYTES)
         self.protocol = self._present = protocol(config, ServerState(), {}, self.timers)
         self.protocol.connection_made(self)
 
@@ -130,6 +139,46 @@ async def test_connection_with_a_complete_request_stays_and_the_next_request_has
     client.protocol.connection_lost(None)
 
 
+async def test_body_that_does_not_end_closes_the_connection_of_a_caller_that_was_refused() -> None:
+    client = Client(app=refuse)
+    client.send(b"POST /add HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n")
+    await eventually(lambda: b"HTTP/1.1 401" in client.written)
+    chunk = b"64\r\n" + 100 * b"x" + b"\r\n"
+    for _ in range(MAX_BODY_BYTES // len(chunk)):
+        client.send(chunk)
+        assert not client.aborted
+    client.send(chunk)
+    assert client.aborted
+    client.protocol.connection_lost(None)
+
+
+@pytest.mark.parametrize(("length", "closed"), [(MAX_BODY_BYTES, False), (MAX_BODY_BYTES + 1, True)])
+@pytest.mark.parametrize("parts", [1, 2])
+async def test_body_that_is_too_long_closes_the_connection_after_the_response(
+    length: int, closed: bool, parts: int
+) -> None:
+    client = Client()
+    header, body = b"POST /add HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % length, length * b"x"
+    if parts == 1:
+        client.send(header + body)
+    else:
+        client.send(header)
+        client.send(body)
+    await client.responses(1)
+    await eventually(lambda: client.protocol.cycle.response_complete)
+    assert client.aborted == closed
+    client.protocol.connection_lost(None)
+
+
+async def test_many_requests_on_one_connection_are_not_one_long_body() -> None:
+    client = Client()
+    for number in range(1, 4):
+        client.send(b"POST /add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900\r\n\r\n" + 900 * b"x")
+        await client.responses(number)
+    assert not client.aborted
+    client.protocol.connection_lost(None)
+
+
 async def test_response_that_is_not_read_ends_the_connection_and_a_slow_reader_goes_on() -> None:
     client = Client()
     client.send(HEADER + b"body")
@@ -178,6 +227,8 @@ async def test_websocket_request_that_the_library_refuses_ends_the_connection(he
 
 
 def test_other_version_of_uvicorn_has_its_own_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert http_protocol.http_protocol() is LimitedHTTPProtocol
+    limited = http_protocol.http_protocol(MAX_BODY_BYTES)
+    assert isinstance(limited, type)
+    assert issubclass(limited, LimitedHTTPProtocol)
     monkeypatch.setattr("countless.http_protocol.TESTED_UVICORN", "0.1")
-    assert http_protocol.http_protocol() == "auto"
+    assert http_protocol.http_protocol(MAX_BODY_BYTES) == "auto"

@@ -45,6 +45,8 @@ async def _forwarded(request: Request) -> ForwardedRequest:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk[: _MAX_BODY_BYTES - len(body)]
+        if len(body) == _MAX_BODY_BYTES:
+            break
     headers = [(name, value) for name, value in request.headers.raw if name in (b"accept", b"content-type")]
     query = request.scope.get("query_string", b"")
     scopes, path = sorted(grant.scopes), request.scope["path"]
