@@ -31,9 +31,7 @@ MAX_CONNECTIONS_PER_ADDRESS = 4_000  # more than all pages and watches that a pr
 def http_protocol(max_body_bytes: int) -> type[asyncio.Protocol] | str:
     """For `uvicorn.Config(http=...)`."""
     if not version("uvicorn").startswith(f"{TESTED_UVICORN}."):
-        log.warning(
-            "no limits for slow clients: tested with uvicorn %s, installed %s", TESTED_UVICORN, version("uvicorn")
-        )
+        log.warning("limits for slow clients off: tested_uvicorn=%s installed=%s", TESTED_UVICORN, version("uvicorn"))
         return "auto"
     return type("LimitedHTTPProtocol", (LimitedHTTPProtocol,), {"max_body_bytes": max_body_bytes})
 
@@ -49,7 +47,9 @@ class LimitedHTTPProtocol(UnreadLimit, AutoHTTPProtocol):  # type: ignore[misc, 
         super().connection_made(transport)
         address = self.client[0] if self.client else ""  # a unix socket has none
         if address and self._open[address] >= MAX_CONNECTIONS_PER_ADDRESS:
-            log.warning("connection refused: %s has %d open already", address, MAX_CONNECTIONS_PER_ADDRESS)
+            log.warning(
+                "connection refused, too many of one address: address=%s open=%d", address, MAX_CONNECTIONS_PER_ADDRESS
+            )
             self.transport.abort()
             return
         if address:

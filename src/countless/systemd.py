@@ -21,7 +21,7 @@ def notify(state: str, environment: Mapping[str, str] = os.environ) -> bool:
             channel.setblocking(False)  # the event loop must not wait for it
             channel.sendto(state.encode(), address)
     except OSError as error:
-        log.warning("systemd not notified: %s", error)
+        log.warning("systemd not notified: error=%s", error)
         return False
     return True
 

@@ -131,6 +131,6 @@ def test_entry_of_which_the_disk_took_a_part_does_not_spoil_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(audit, "FileIO", Full)
         log.record("created", "me", path="/lost")
-    assert f"audit log not written: {tmp_path / AUDIT_FILE}: No space left on device" in caplog.text
+    assert f"audit log not written: file={tmp_path / AUDIT_FILE} error=No space left on device" in caplog.text
     log.record("created", "me", path="/next")
     assert [entry["path"] for entry in entries(tmp_path)] == ["/first", "/next"]

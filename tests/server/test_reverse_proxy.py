@@ -165,7 +165,7 @@ def test_nothing_is_open_behind_nginx(
         server.start()  # makes another for the operator
         assert server.answer("hits")["estimate"] == 7
         logged = "".join((*capfd.readouterr(), caplog.text, (tmp_path / "access.log").read_text()))
-    assert f"made a token for the operator: {state / OPERATOR_TOKEN_FILE}" in logged
+    assert f"operator token created, commands on this machine find it: file={state / OPERATOR_TOKEN_FILE}" in logged
     assert "< GET /api/v1/site" in logged  # the level is in force
     assert not [each for each in tokens if each in logged]
     assert "authorization" not in logged.lower()

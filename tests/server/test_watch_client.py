@@ -110,7 +110,7 @@ def test_failing_callback_is_logged_and_the_watch_continues(server: Server, capl
         client.counter("hits").add(10)
         assert client.flush()
         assert client.watch("hits", over=5, possibly=failing).wait(TIMEOUT_S)
-    assert "callback 'possibly' of the watch of 'hits' failed" in caplog.text
+    assert "watch callback failed: counter='hits' callback=possibly" in caplog.text
 
 
 def test_closing_the_client_ends_its_watches(server: Server) -> None:

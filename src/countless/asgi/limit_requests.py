@@ -131,8 +131,11 @@ class LimitRequests:
         mode = "shadow" if self._shadow else "let_through" if passes else "enforced"
         self._not_admitted.labels(policy=self._policy, reason=reason, mode=mode).inc()
         expected = reason == Reason.EXHAUSTED and mode == "enforced"
-        line = f"request not admitted: mode={mode} policy={self._policy} budget={budget} reason={reason}{detail}"
-        self._log.write(logging.INFO if expected else logging.WARNING, line)
+        self._log.log(
+            logging.INFO if expected else logging.WARNING,
+            "request not admitted: mode=%s policy=%s budget=%s reason=%s%s",
+            *(mode, self._policy, budget, reason, detail),
+        )
 
     def _add_fields(self, budget: ClientBudget, send: Send) -> Send:
         async def send_with_fields(message: Message) -> None:

@@ -111,7 +111,7 @@ def warn_if_threads_do_not_run() -> None:
     """For a process that has started a thread. uWSGI keeps the GIL while it waits for a request, unless told."""
     uwsgi = sys.modules.get("uwsgi")
     if uwsgi is not None and not getattr(uwsgi, "has_threads", True):
-        log.warning("uWSGI runs no threads: counts are delivered only while a request runs; set enable-threads")
+        log.warning("uWSGI threads off, counts delivered only during requests: set enable-threads")
 
 
 def _before() -> None:

@@ -299,7 +299,7 @@ class LocalState:
 
     def _on_status(self, error: str | None) -> None:
         if error is not None and error != self._last_error:
-            log.warning("%s; counting continues, and the counts are delivered later", error)
+            log.warning("coordinator not reached, counting continues and delivers later: error=%s", error)
         self._last_error = error
         if error is None:
             with self._lock:

@@ -15,9 +15,9 @@ class SparseLog:
         self._next = {logging.INFO: 0.0, logging.WARNING: 0.0}
         self._left_out = {logging.INFO: 0, logging.WARNING: 0}
 
-    def write(self, level: int, line: str) -> None:
+    def log(self, level: int, message: str, *args: object) -> None:
         if monotonic() < self._next[level]:
             self._left_out[level] += 1
             return
-        log.log(level, "%s (%d others not logged)", line, self._left_out[level])
+        log.log(level, message + " (%d others not logged)", *args, self._left_out[level])
         self._next[level], self._left_out[level] = monotonic() + LOG_EVERY_S, 0

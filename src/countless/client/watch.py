@@ -123,7 +123,7 @@ class Watch:
                 if callback is not None:
                     callback(answer)
             except Exception:  # an error of the program, which must not end the watch
-                log.exception("callback %r of the watch of %r failed", verdict, self._counter)
+                log.exception("watch callback failed: counter=%r callback=%s", self._counter, verdict)
             self.verdict = verdict
         if self.verdict == "certainly":
             self._ended.set()

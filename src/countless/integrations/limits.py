@@ -161,7 +161,7 @@ class BudgetRateLimiter(RateLimiter):
             budget.reserve(cost, self._wait_s).settle(used)
         except UnknownBudget as problem:
             command = f"countless budget create '{expected.name}/*' --limit {expected.limit} {expected.option}"
-            self._log.write(logging.WARNING, f"rate limit without a rule: {problem}; create it: {command}")
+            self._log.log(logging.WARNING, "rate limit without a rule: error=%s; create it: %s", problem, command)
             raise ConfigurationError(f"{problem}; create the rule: {command}") from problem
         except (Exhausted, AboveLimit):
             return False
@@ -181,7 +181,7 @@ class BudgetRateLimiter(RateLimiter):
             self._differing.add(expected.name)
             interval = f"per {rule.per}" if rule.rolling is None else f"in every {rule.rolling:g} s"
             rule_text = f"{expected.name}/* has {rule.limit} {interval}"
-            log.warning("rule differs: rate limit is %r, %s and decides", item, rule_text)
+            log.warning("rule differs from the rate limit, and decides: rate_limit='%r' rule='%s'", item, rule_text)
 
     def clear(self, item: RateLimitItem, *identifiers: str) -> None:
         self.storage.clear(budget_name(item, *identifiers, rule=self.expected_rule(item)))

@@ -116,7 +116,7 @@ async def end_of_restore(server: SiteServer, path: Path) -> None:
                 return await asyncio.to_thread(end_restore, path)
             except StoreError as error:
                 if not failed:
-                    log.warning("end of the restore not saved, the next start would begin it again: %s", error)
+                    log.warning("end of the restore not saved, the next start would begin it again: error=%s", error)
                 failed = True
         await asyncio.sleep(MAX_TICK_S)
 

@@ -96,7 +96,7 @@ def _append(path: Path, line: bytes) -> None:
     except OSError as error:
         problem = str(error)
     if problem:
-        log.warning("audit log not written: %s: %s", path, problem)
+        log.warning("audit log not written: file=%s error=%s", path, problem)
 
 
 def _locked(path: Path) -> FileIO:

@@ -14,7 +14,7 @@ def reload_certificate(context: ssl.SSLContext | None, settings: Settings) -> bo
     Authorities of clients (`tls_client_ca`) are added, and none is removed: that needs a restart.
     """
     if context is None:
-        log.warning("SIGHUP ignored: there is no certificate to read again (tls_cert)")
+        log.warning("SIGHUP ignored, no certificate to read again: tls_cert is not set")
         return False
     try:
         # First in another context: a key that does not fit would leave this one with half of the new files.
@@ -23,7 +23,7 @@ def reload_certificate(context: ssl.SSLContext | None, settings: Settings) -> bo
             if settings.tls_client_ca:
                 each.load_verify_locations(settings.tls_client_ca)
     except OSError as error:  # ssl.SSLError is one
-        log.warning("certificate not reloaded, the former one stays: %s: %s", settings.tls_cert, error)
+        log.warning("certificate not reloaded, old one stays: file=%s error=%s", settings.tls_cert, error)
         return False
-    log.warning("certificate reloaded: %s", settings.tls_cert)
+    log.warning("certificate reloaded: file=%s", settings.tls_cert)
     return True

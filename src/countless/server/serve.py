@@ -88,7 +88,7 @@ def _end_after(seconds: float) -> None:
     """
 
     def end() -> None:
-        log.critical("not stopped within %.0f s, ended: a save, or another use of the disk, hangs", seconds)
+        log.critical("stop timed out, process ended while the disk hangs: seconds=%.0f", seconds)
         os._exit(1)
 
     timer = threading.Timer(seconds, end)
@@ -129,7 +129,7 @@ def _usable_state(settings: Settings) -> Iterator[None]:
 def _say_who_may_operate(settings: Settings) -> None:
     """Make a token for the operator if there is none: without a token nothing is allowed."""
     if settings.open:
-        log.warning("open: every program on this machine is operator, without a token")
+        log.warning("tokens not required, every program on this machine is operator: open=true")
         return
     directory = Path(settings.state_dir)
     if settings.nats:
@@ -142,7 +142,7 @@ def _say_who_may_operate(settings: Settings) -> None:
     if path is not None:
         audit = AuditLog(None if settings.nats else directory)
         audit.write("token made", f"process {os.getpid()}", scope="operator", label=FIRST_LABEL)
-        log.warning("made a token for the operator: %s; commands on this machine find it there", path.absolute())
+        log.warning("operator token created, commands on this machine find it: file=%s", path.absolute())
 
 
 @contextmanager

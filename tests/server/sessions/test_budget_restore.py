@@ -165,12 +165,12 @@ async def test_budgets_wait_for_a_site_of_the_copy_until_an_operator_drops_it(ca
             for _ in range(20):
                 await harness.advance(30)
             assert state(harness)[0] is BudgetState.RESTORING
-            assert "budgets wait for 1 sites (web of tokens)" in caplog.text
-            assert "the restore is over" not in caplog.text
+            assert "restore waits for sites: missing=1 sites='web of tokens'" in caplog.text
+            assert "restore complete, budgets grant again" not in caplog.text
             assert harness.server.drop_site("web") == 1
             await harness.advance(1)
             assert state(harness)[0] is not BudgetState.RESTORING
-            assert "the restore is over" in caplog.text
+            assert "restore complete, budgets grant again" in caplog.text
             assert harness.server.budgets.get("tokens").usage.leaked == 28 + 14  # the other one was silent for too long
 
 
@@ -191,9 +191,9 @@ async def test_without_budgets_the_restore_is_over_after_the_wait(caplog: pytest
     with caplog.at_level(logging.WARNING, "countless.budgets"):
         async with site_server(**RESTORED) as harness:
             await harness.advance(179)
-            assert "the restore is over" not in caplog.text
+            assert "restore complete, budgets grant again" not in caplog.text
             await harness.advance(2)
-            assert caplog.text.count("the restore is over") == 1
+            assert caplog.text.count("restore complete, budgets grant again") == 1
 
 
 # Random runs of production clients. The copy is made at a random step, and restored at a later one.

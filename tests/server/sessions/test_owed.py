@@ -83,7 +83,7 @@ async def test_site_that_sends_heartbeats_and_no_answer_is_disconnected_and_name
         assert mute[1].close_reason == "timed out: no answer to a request of the coordinator"
         assert (mute[0].state, other[0].state, other[1].close_reason) == ("silent", "connected", None)
         assert harness.server.dropped == {"no answer": 1}
-        assert "site 'mute' timed out: no answer for" in caplog.text
+        assert "site timed out, a request was not answered: site='mute'" in caplog.text
 
 
 @pytest.mark.parametrize("scene", SCENES)

@@ -223,7 +223,7 @@ async def test_end_of_a_restore_is_saved_when_the_disk_has_room_again(
     server: Any = SimpleNamespace(budgets=SimpleNamespace(restoring=False))
     await app.end_of_restore(server, Path())
     assert next(attempts, "all were made") == "all were made"
-    assert caplog.text.count("the next start would begin it again: the disk is full") == 1
+    assert caplog.text.count("the next start would begin it again: error=the disk is full") == 1
 
 
 def test_files_that_root_makes_belong_to_the_owner_of_the_directory(

@@ -47,9 +47,9 @@ async def test_nothing_is_published_or_sent_while_saves_fail(caplog: pytest.LogC
     failed, works = caplog.records
     assert (failed.exc_info, failed.getMessage()) == (
         None,
-        "nothing is published or sent until a save succeeds: database or disk is full",
+        "answers frozen, save retried every second: error=database or disk is full",
     )
-    assert works.getMessage().startswith("a save succeeded after ")
+    assert works.getMessage().startswith("save succeeded, answers are published again: failures=")
     assert harness.server.failing is None
 
 
@@ -246,7 +246,7 @@ async def test_stop_gives_up_when_saves_go_on_failing(
         harness.server.on_frame(session, connection, [Report("hits", 0, 9, 1), Sync(1)], 10)
         await eventually(lambda: harness.server.failing is not None)
         caplog.clear()
-    assert caplog.messages == ["final save failed 5 times, unsaved changes dropped: database or disk is full"]
+    assert caplog.messages == ["final save failed, unsaved changes dropped: attempts=5 error=database or disk is full"]
     assert connection.received == []
     assert harness.server.failing == "database or disk is full"
     store.full = False

@@ -144,8 +144,11 @@ def orphaned_budgets(file: CountFile) -> dict[str, OrphanedBudget]:
         if not record.incarnation:
             continue
         if record.boot == UNKNOWN_BOOT or record.boot != file.boot:
-            reason = "the machine was restarted, or the file is a copy"
-            log.warning("all units granted stay charged, %s: budget=%r file=%s", reason, record.name, file.path)
+            log.warning(
+                "granted units stay charged, machine restarted or file copied: budget=%r file=%s",
+                record.name,
+                file.path,
+            )
         else:
             by_name.setdefault(record.name, []).append(record)
     return {name: OrphanedBudget(own) for name, own in by_name.items()}

@@ -185,7 +185,7 @@ class OrphanRecovery:
             log.info("orphaned counts in %s not delivered yet: %s", path, error)
             return False
         except (StateError, OSError) as error:
-            log.warning("orphaned counts abandoned: %s; the file is left as it is", error)
+            log.warning("orphaned counts abandoned, file kept: error=%s", error)
             self._abandoned.add(path)
         finally:
             with self._lock:

@@ -135,7 +135,7 @@ class DurableState:
         try:
             self._file = CountFile.create(self._directory, site_id)
         except StateError as error:  # not a reason for a fork to fail
-            log.warning("%s: what this process counts is kept in memory only", error)
+            log.warning("state_dir unusable after a fork, counts kept in memory only: error=%s", error)
             self._file = CountFile.in_memory(site_id)
         for name, counter in counters.items():
             if isinstance(counter, DurableCounter):

@@ -83,7 +83,12 @@ class WordFile:
             try:
                 self._grow()
             except (OSError, StateError) as error:
-                log.warning("%s and later ones are kept in memory only: %s: %s", what, self.path, error)
+                log.warning(
+                    "file of counts not extended, new names kept in memory only: first=%s file=%s error=%s",
+                    what,
+                    self.path,
+                    error,
+                )
                 self._grow_in_memory()
             self.used = 0
         at = self.used

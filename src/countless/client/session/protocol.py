@@ -304,7 +304,7 @@ class SiteSession:
             sent, labels_sent = self._counters.sent, self._families.sent
         if sent or labels_sent:
             number = len(sent) + len(labels_sent)
-            log.warning("incarnation expired: what %d counters have sent is not sent again", number)
+            log.warning("incarnation expired, counts already sent are not repeated: counters=%d", number)
         return SessionRetired(sent, labels_sent, item.incarnation, expired=True)
 
     def _initial_items(self) -> list[UpItem]:

@@ -15,8 +15,8 @@ class RejectionLog:
     >>> rejections = RejectionLog("counter")
     >>> with patch.object(log, "warning") as warning:
     ...     for number in range(9000): rejections.warn(f"k{number}", "there are too many")
-    >>> [call.args[0] for call in warning.mock_calls[8:]]
-    ['%s %r rejected by the coordinator: %s', '%s %r rejected by the coordinator: %s; more are not listed']
+    >>> warning.call_count, warning.call_args.args[0]
+    (10, 'rejected by the coordinator: %s=%r reason=%s (more are not listed)')
     """
 
     def __init__(self, kind: str) -> None:
@@ -28,6 +28,6 @@ class RejectionLog:
             self._warned.clear()
         self._warned[reason] += 1
         if self._warned[reason] < MAX_WARNINGS:
-            log.warning("%s %r rejected by the coordinator: %s", self._kind, name, reason)
+            log.warning("rejected by the coordinator: %s=%r reason=%s", self._kind, name, reason)
         elif self._warned[reason] == MAX_WARNINGS:
-            log.warning("%s %r rejected by the coordinator: %s; more are not listed", self._kind, name, reason)
+            log.warning("rejected by the coordinator: %s=%r reason=%s (more are not listed)", self._kind, name, reason)

@@ -46,7 +46,7 @@ async def connect(url: str) -> Client:
         nonlocal last_error
         level = logging.INFO if last_error else logging.WARNING  # the first one at once: more attempts follow
         last_error = "no answer" if isinstance(error, TimeoutError) else str(error) or repr(error)
-        log.log(level, "broker %s: %s", broker.base, last_error)
+        log.log(level, "broker connection failed: broker=%s error=%s", broker.base, last_error)
 
     try:
         tls = client_tls_context() if broker.nodes[0].secure else None
@@ -140,10 +140,10 @@ async def open_log_and_bucket(client: Client) -> Bucket:
             await open_log(jetstream)
             return await open_bucket(jetstream)
         except (NatsError, TimeoutError) as error:
-            reason = f"JetStream not available: {str(error) or repr(error)}"
+            reason = str(error) or repr(error)
             if monotonic() > deadline:
-                raise NoBroker(reason) from None
-            log.log(level, "%s", reason)
+                raise NoBroker(f"JetStream not available: {reason}") from None
+            log.log(level, "JetStream not available, retried: error=%s", reason)
             level = logging.INFO
             await asyncio.sleep(_RETRY_S)
 

@@ -147,7 +147,7 @@ class NatsConnections:
             self._server.dropped["not saved"] += 1
         else:  # a bug: this stream is closed and the site reconnects; the other sites are not affected
             self._server.dropped["internal"] += 1
-            log.error("frame handling failed", exc_info=error)
+            log.error("site frame failed: please report this", exc_info=error)
         if connection is not None:
             connection.close(1008, str(error) if isinstance(error, ProtocolError | StoreError) else "internal error")
 

@@ -52,7 +52,10 @@ class LeaseKeeper:
                 break
             await bucket.compare_and_set(_KEY, encode(msgspec.structs.replace(agreed, lease_s=lease_s)), revision)
         if (len(agreed.owners), agreed.lease_s) != (shards, lease_s):
-            log.warning("settings of the cluster: nats_shards %d, nats_lease %gs", len(agreed.owners), agreed.lease_s)
+            log.warning(
+                "settings differ, those of the cluster are used: nats_shards=%d nats_lease=%gs",
+                *(len(agreed.owners), agreed.lease_s),
+            )
         return cls(bucket, len(agreed.owners), agreed.lease_s, clock)
 
     def valid(self) -> bool:

@@ -145,7 +145,7 @@ class Member:
                     self.unavailable = None
                 except _UNAVAILABLE as error:
                     self.unavailable = str(error) or "no answer from the broker"  # a full disk, for example
-                    log.warning("broker unavailable, lease not renewed: %s", self.unavailable)
+                    log.warning("broker unavailable, lease not renewed: error=%s", self.unavailable)
                     if self.client.is_closed:  # as after a login that the broker refuses: no new connection follows
                         raise NoBroker(f"connection closed by the broker: {self.client.last_error}") from None
                 try:
@@ -160,7 +160,7 @@ class Member:
         try:
             assignment = await self.lease.renew(released)
         except Expelled:
-            log.warning("expelled by the other coordinators, joining again")
+            log.warning("coordinator expelled by the others, joining again")
             await self._end_tasks()
             for number in list(self.shards):
                 await self._stop_shard(number, _TAKEN_OVER, save=False)
@@ -195,7 +195,7 @@ class Member:
             if self.draining:
                 self.shards[number].server.drain()
         except (*_UNAVAILABLE, StoreError, Fenced) as error:
-            log.warning("shard %d: take-over failed, next attempt with the next heartbeat: %r", number, error)
+            log.warning("shard take-over failed, retried with the next heartbeat: shard=%d error=%r", number, error)
         except Exception as error:
             self._fail(error)
 
@@ -224,7 +224,7 @@ class Member:
 
     def _on_shard_failure(self, number: int, error: BaseException) -> None:
         if isinstance(error, Fenced):
-            log.warning("shard %d: %s", number, error)
+            log.warning("shard lost to another coordinator: shard=%d error=%s", number, error)
             self._hand_over(number, _TAKEN_OVER, save=False)
         else:
             self._fail(error)
@@ -233,7 +233,7 @@ class Member:
         """End the process: a coordinator that has failed must not pass its probes."""
         self.failing = f"failed: {error}"
         if isinstance(error, NoBroker):
-            log.critical("stopping: %s", error)
+            log.critical("broker connection closed, stopping: error=%s", error)
         else:
             log.critical("background task failed, stopping: please report this", exc_info=error)
         raise_signal(SIGTERM)

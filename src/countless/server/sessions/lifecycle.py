@@ -106,7 +106,9 @@ class SessionLifecycle:
         if not session.owed.is_late(self._answer_time, self._settings.silent_after, awaited_round):
             return False
         self._dropped["no answer"] += 1
-        log.warning("site %r timed out: no answer for %r", session.site_id.site, session.owed.oldest)
+        log.warning(
+            "site timed out, a request was not answered: site=%r request=%r", session.site_id.site, session.owed.oldest
+        )
         return True
 
     def _awaited_round(self, session: Session, request: Request) -> int | None:

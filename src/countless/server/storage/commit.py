@@ -148,7 +148,7 @@ class CommitPipeline:
                 await self._save(MAX_FINAL_ATTEMPTS)
             await self._save(MAX_FINAL_ATTEMPTS)
         except StoreError as error:
-            log.critical("final save failed %d times, unsaved changes dropped: %s", MAX_FINAL_ATTEMPTS, error)
+            log.critical("final save failed, unsaved changes dropped: attempts=%d error=%s", MAX_FINAL_ATTEMPTS, error)
         while not self._ready.empty():
             await self._send_batch(self._ready.get_nowait())
         await asyncio.to_thread(self._writer.shutdown)  # a save that is under way may need this loop
@@ -178,11 +178,11 @@ class CommitPipeline:
                 await loop.run_in_executor(self._writer, self._store.save, changes)
                 self.save_seconds.observe(loop.time() - began)
                 if self.health.failing is not None:
-                    log.warning("a save succeeded after %d failures: everything is published and sent again", attempts)
+                    log.warning("save succeeded, answers are published again: failures=%d", attempts)
                 break
             except StoreError as error:
                 if self.health.failing is None:
-                    log.error("nothing is published or sent until a save succeeds: %s", error)  # noqa: TRY400 - one line
+                    log.error("answers frozen, save retried every second: error=%s", error)  # noqa: TRY400 - one line
                 self.health.fail(str(error))
                 attempts += 1
                 if attempts == max_attempts:

@@ -46,4 +46,4 @@ async def check_tokens(access: Access) -> None:
         try:
             access.end_revoked()
         except Exception:  # the state cannot be read at present; requests fail meanwhile
-            log.warning("tokens not checked", exc_info=True)
+            log.warning("token check failed, retried every second", exc_info=True)

@@ -209,7 +209,7 @@ class Recorder:
             try:
                 self.tick()
             except Exception:  # without charts the coordinator still works
-                log.exception("recording of counter histories failed: please report this")
+                log.exception("history not recorded: please report this")
             await asyncio.sleep(RECORD_INTERVAL_S)
 
     def tick(self) -> None:

@@ -21,7 +21,7 @@ def websocket_protocol() -> type[asyncio.Protocol] | str:
     """For `uvicorn.Config(ws=...)`."""
     installed = {name: ".".join(version(name).split(".")[:2]) for name in TESTED_VERSIONS}
     if installed != TESTED_VERSIONS:
-        log.warning("fast WebSocket path off: tested with %s, installed %s", TESTED_VERSIONS, installed)
+        log.warning("fast WebSocket path off: tested=%s installed=%s", TESTED_VERSIONS, installed)
         return ORDINARY
     from countless.server.http.sockets.fast_websocket import (
         FastWebSocketProtocol,  # with other versions it may not import

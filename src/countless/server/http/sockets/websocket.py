@@ -145,7 +145,7 @@ def _close_with_reason(server: SiteServer, connection: SocketConnection, error: 
         server.dropped["not saved"] += 1
         reason = "saved" if server.failing else "read"
         if not server.failing:
-            log.error("site refused: %s", error)
+            log.error("site refused, state not readable: error=%s", error)
         connection.close(1013, f"the state cannot be {reason} at present: see the log of the coordinator")
     else:  # a bug: this site is disconnected and will reconnect; the others are not affected
         server.dropped["internal"] += 1

@@ -38,7 +38,7 @@ class BudgetRestore:
         self._remind_at = self._until
         self._handed_in: set[tuple[BudgetId, SiteId]] = set()
         if self.active:
-            log.warning("after a restore: no budget grants anything for %.0f s, so that all sites connect", seconds)
+            log.warning("restore began, no budget grants anything until sites have connected: seconds=%.0f", seconds)
 
     @property
     def waiting(self) -> bool:
@@ -72,11 +72,11 @@ class BudgetRestore:
         if not unheard:
             self.active = False
             self._handed_in.clear()
-            log.warning("the restore is over, and budgets grant units again (--after-restore is not needed any more)")
+            log.warning("restore complete, budgets grant again: start without --after-restore next time")
         elif self._clock() >= self._remind_at:
             self._remind_at = self._clock() + REMINDER_S
             log.warning(
-                "after a restore: budgets wait for %d sites (%s). Drop a site only if it was granted nothing since the "
-                "copy was made: countless site forget NAME",
+                "restore waits for sites: missing=%d sites='%s' (only if one was granted nothing since the copy was "
+                "made: countless site forget NAME)",
                 *(len(unheard), ", ".join(f"{name} of {unheard[name]}" for name in sorted(unheard)[:MAX_NAMED])),
             )

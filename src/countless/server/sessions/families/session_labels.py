@@ -56,8 +56,7 @@ class SessionLabels:
         if self._clock() >= self._warn_at:
             self._warn_at = self._clock() + WARN_INTERVAL_S
             log.warning(
-                "labels of families: 75 %% of max_label_mb, or of the max_share of a token, is used; site %r and "
-                "others are told to count new labels in the overflow label",
+                "label memory above 75 %%, new labels counted as overflow: site=%r (max_label_mb, max_share)",
                 session.site_id.site,
             )
 
