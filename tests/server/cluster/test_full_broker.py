@@ -39,5 +39,5 @@ def test_full_broker_is_reported_and_everything_is_delivered_once_it_has_room(tm
         config = tmp_path / "broker" / "nats.conf"
         config.write_text(config.read_text("utf-8").replace("300KB", "300MB"), "utf-8")
         broker.start()
-        assert client.flush(40)
+        assert client.flush(TIMEOUT_S)
         until(lambda: server.answer("hits")["estimate"] == 7, "everything counted once")
