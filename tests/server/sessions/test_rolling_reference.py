@@ -81,23 +81,24 @@ def counts_from_the_first_moment_of_a_pane(patch: pytest.MonkeyPatch) -> None:
 
 FEW_FAULTS = {"exchange": 500, "lose": 4, "leave": 1, "kill": 1, "kill coordinator": 1}
 LOST_SITES = {"exchange": 450, "lose": 60, "leave": 0, "kill": 0, "kill coordinator": 0}
-MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], dict[str, int]]] = [
-    (admits_when_the_lease_has_ended, {}),
-    (frees_lost_sites_before_their_lease_has_ended, LOST_SITES),
-    (frees_what_was_handed_in, {}),
-    (frees_what_was_saved, {"kill": 40}),
-    (forgets_what_was_saved, {}),
-    (comes_back_a_pane_too_early, {}),
-    (counts_from_the_first_moment_of_a_pane, FEW_FAULTS),
+# With a seed that finds it today. If the runs change, others are tried.
+MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], dict[str, int], int]] = [
+    (admits_when_the_lease_has_ended, {}, 5),
+    (frees_lost_sites_before_their_lease_has_ended, LOST_SITES, 6),
+    (frees_what_was_handed_in, {}, 2),
+    (frees_what_was_saved, {"kill": 40}, 0),
+    (forgets_what_was_saved, {}, 2),
+    (comes_back_a_pane_too_early, {}, 3),
+    (counts_from_the_first_moment_of_a_pane, FEW_FAULTS, 0),
 ]
 
 
-@pytest.mark.parametrize(("mutate", "weights"), MUTANTS)
+@pytest.mark.parametrize(("mutate", "weights", "first"), MUTANTS)
 async def test_random_runs_find_the_mutant(
-    mutate: Callable[[pytest.MonkeyPatch], None], weights: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    mutate: Callable[[pytest.MonkeyPatch], None], weights: dict[str, int], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutate(monkeypatch)
-    for seed in range(60):
+    for seed in (first, *range(60)):
         if await play(seed, weights=weights) is not None:
             return
     raise AssertionError("no random run has found it")

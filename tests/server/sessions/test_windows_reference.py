@@ -95,22 +95,25 @@ def does_not_save_what_was_published(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WindowedCounter, "fields", lambda self: CounterFields(self.first, 0, self.before))
 
 
+# With a seed that finds it today. If the runs change, others are tried.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "mutant",
+    ("mutant", "first"),
     [
-        closes_out_of_order,
-        forgets_the_watermark,
-        does_not_save_the_watermark,
-        forgets_lost_sites,
-        drops_without_adding_to_before,
-        opens_again_from_zero,
-        does_not_save_what_was_published,
+        (closes_out_of_order, 34),
+        (forgets_the_watermark, 0),
+        (does_not_save_the_watermark, 4),
+        (forgets_lost_sites, 0),
+        (drops_without_adding_to_before, 1),
+        (opens_again_from_zero, 2),
+        (does_not_save_what_was_published, 2),
     ],
 )
-async def test_mutant_is_found(mutant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mutant_is_found(
+    mutant: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mutant(monkeypatch)
-    for seed in range(100):
+    for seed in (first, *range(100)):
         if await play(seed):
             return
     pytest.fail("no run has found it")
