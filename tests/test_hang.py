@@ -46,7 +46,7 @@ def run(directory: Path, program: str, *options: str) -> "subprocess.CompletedPr
     file = directory / "test_hanging.py"
     file.write_text(program)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "support.hang", "--hang-s", "0.5", *options, str(file)]
-    variables = {**os.environ, "PYTHONPATH": str(TESTS)}
+    variables = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": ""}
     return subprocess.run(command, cwd=directory, env=variables, capture_output=True, text=True, timeout=60)
 
 
