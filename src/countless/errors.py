@@ -20,7 +20,6 @@ CountlessError
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from shlex import quote
 from typing import Any
 
 
@@ -88,6 +87,8 @@ class NoWindows(CountlessError):
     """A counter without windows was asked for one."""
 
     def __init__(self, counter: str) -> None:
+        from shlex import quote  # it needs `os`, and the core imports this file
+
         super().__init__(
             f"counter {counter!r} has no windows: `countless counter set {quote(counter)} --per hour` starts some "
             "(the last minutes are known without windows: rolling 15m)"

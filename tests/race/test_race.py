@@ -79,7 +79,7 @@ def test_messages_of_deterministic() -> None:
         count = int(count * (1 + ALPHA) / (1 - ALPHA)) + 1
         reports += count <= 300
     assert result.messages == reports + 1  # the first is answered with a trigger
-    assert result.worst_error == pytest.approx(ALPHA)  # its whole allowance, by design
+    assert ALPHA < result.worst_error < ALPHA + 0.5 / 10  # its whole allowance, by design; and totals are rounded
 
 
 @pytest.mark.soak
