@@ -45,7 +45,7 @@ SECTIONS = {
     ),
     "agent": Section("agent", tables=("agent",)),
     "page": Section("page", tables=("page-first-paint",)),
-    "load": Section("load", tables=("load",)),
+    "load": Section("load", tables=("load", "load-return")),
     "scale": Section("scale", tables=("scale-memory",)),
     "frames": Section("scale", "frames", ("scale-bytes",)),
     "frameworks": Section("scaling", "frameworks", ("arena-frameworks",)),

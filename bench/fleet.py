@@ -23,7 +23,7 @@ COUNTERS_EACH = 10
 ALREADY = 100_000  # events at least, of each site and counter, before sites connect: a fleet in the middle of its run
 GROWTH = 32  # a count grows by 1/32 before the site checks its trigger; that is mostly a report
 BURST = 200  # frames sent between two reads
-_HANDSHAKE = (
+HANDSHAKE = (
     "GET /api/v1/site HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
@@ -42,7 +42,7 @@ class Conn:
         self.welcome, self.synced = False, 0
         self._in, self._out = bytearray(), b""
         self.socket = socket.create_connection(("127.0.0.1", port))
-        self.socket.sendall(_HANDSHAKE.format(port=port).encode())
+        self.socket.sendall(HANDSHAKE.format(port=port).encode())
 
     def handshake(self) -> None:
         """Read the response to the upgrade request, and send the Hello."""

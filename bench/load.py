@@ -7,21 +7,18 @@ processor time is measured beside the wall clock: reports per second of it is wh
 import json
 import os
 import resource
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import quantiles
 from threading import Condition, Thread
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
-from bench import adds, fleet
-from countless.client.api import ApiClient
+from bench import adds, fleet, outage
+from bench.coordinator import Coordinator
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
@@ -31,30 +28,6 @@ from tools.tables import Table
 SITES, COUNTERS, PROCESSES = 10_000, 1_000, 2
 SECONDS = 10.0
 HALF_LOAD = 20_000  # reports a second
-_TICKS = os.sysconf("SC_CLK_TCK")
-
-
-class Coordinator:
-    """A `countless serve` process, and what the system says of its time and memory."""
-
-    def __init__(self, directory: str) -> None:
-        command = [sys.executable, "-m", "countless.cli.main", "serve", "--open", "--port", "0"]
-        command += ["--state-dir", directory]
-        self.process = subprocess.Popen([*command, "--silent-after", "12h"], stdout=subprocess.PIPE, text=True)  # noqa: S603
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().split()[-1]
-        self.port = int(self.url.rpartition(":")[2])
-        self.reader = ApiClient(self.url, timeout=60)
-
-    @property
-    def processor_seconds(self) -> float:
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
-
-    @property
-    def kilobytes(self) -> int:
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.partition("VmRSS:")[2].split()[0])
 
 
 class Fleets:
@@ -234,6 +207,7 @@ def truth(coordinator: Coordinator, fleets: Fleets) -> None:
 def main() -> Iterator[Table]:
     """Every message of `deterministic` is a report, so this is what a report costs; `rounds` measures rounds too."""
     yield table("load", measure("deterministic"))
+    yield outage.measure()
 
 
 def rounds() -> Iterator[Table]:
