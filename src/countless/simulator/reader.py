@@ -76,9 +76,12 @@ class Reader:
     def _falls(self, before: PublicAnswer, answer: PublicAnswer) -> bool:
         """The estimate may only fall to the upper bound: it was more than is known now. That of a family is the middle
         of its bounds, of which the lower one does not fall. In a sum of series one may have fallen to its own bound.
+        Whatever happens, no upper bound is below an earlier lower one, but for events that are lost.
         """
         if self._of_family:
             return answer.lower < before.lower
+        if answer.upper + self._truth.lost(self.counter) < before.lower:
+            return True
         if sum(len(find_parts(server, self.counter)) for server in self._service.servers()) > 1:
             return False
         return answer.estimate < before.estimate and answer.upper - answer.estimate > 1

@@ -88,11 +88,13 @@ class Truth:
 
     def total(self, name: str) -> int:
         """Of a counter with its windows and labelled series, of a family, or of a label of one."""
-        series = {each: shard_name(each) for each in self.events}
-        counted = (n for each, n in self.events.items() if f"{series[each]}{{".startswith(f"{name}{{"))
         families = ((shard_name(family), label, n) for (family, label), n in self.labels.items())
         labels = (n for family, label, n in families if name in (family, f"{family}{label}"))
-        return sum(counted) + sum(labels)
+        return _sum_of_series(self.events, name) + sum(labels)
+
+    def lost(self, name: str) -> int:
+        """How many events of a counter, with its windows and labelled series, may be lost."""
+        return _sum_of_series(self.may_be_lost, name)
 
     def _total(self, family: str) -> int:
         """Of a family, or of a window of one."""
@@ -163,6 +165,10 @@ class Truth:
         for label, events in _of_all_windows(self.labels).items():
             missing, lost = events - labels.get(label, 0), may_miss[label]
             _require(missing <= lost, f"{missing} events of {label} are missing of {events}, {lost} may be lost")
+
+
+def _sum_of_series(events: Counter[str], name: str) -> int:
+    return sum(n for each, n in events.items() if f"{shard_name(each)}{{".startswith(f"{name}{{"))
 
 
 def _of_all_windows(labels: Counter[Label]) -> Counter[Label]:
