@@ -129,6 +129,10 @@ export class Client {
 }
 
 if (import.meta.url === `file://${process.argv[1]}`) {
+  if (typeof WebSocket === "undefined") {
+    console.error(`client.mjs needs Node.js 22 or newer, for its WebSocket; this is Node.js ${process.version}`);
+    process.exit(2);
+  }
   const client = new Client(process.argv[2], process.argv[3], process.env.COUNTLESS_TOKEN);
   client.connect();
   for await (const line of createInterface({ input: process.stdin })) {

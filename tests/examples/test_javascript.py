@@ -1,6 +1,7 @@
 """The site in JavaScript sends what the site in Python sends, and counts towards a real coordinator."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,18 @@ def test_javascript_random_triggers_have_the_right_rate(player: Any) -> None:
     assert bytes.fromhex(last)[-1] == 100
     reports = len(play(player, [samples, *["+1"] * 20_000])) - 1
     assert abs(reports - 2000) < 7 * (20_000 * 0.1 * 0.9) ** 0.5
+
+
+def test_javascript_client_names_the_version_of_node_it_needs() -> None:
+    """The option makes a new Node look like an old one: its own WebSocket came with Node 22."""
+    command: list[str | Path] = [NODE, "--no-experimental-websocket", EXAMPLE / "client.mjs"]
+    made = subprocess.run(
+        [*command, "http://127.0.0.1:2686", "web-js"], input="requests 5\n", capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 2
+    assert re.fullmatch(
+        r"client\.mjs needs Node\.js 22 or newer, for its WebSocket; this is Node\.js v[\d.]+\n", made.stderr
+    )
 
 
 @pytest.mark.slow
