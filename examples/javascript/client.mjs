@@ -52,12 +52,13 @@ export class Client {
   }
 
   connect() {
-    this.socket = new WebSocket(this.address, this.options);
-    this.socket.binaryType = "arraybuffer";
-    this.socket.onopen = () => this.#send([[HELLO, VERSION, this.site, this.incarnation]]);
-    this.socket.onmessage = ({ data }) => decode(new Uint8Array(data)).forEach((item) => this.#onItem(item));
-    this.socket.onclose = () => this.#onClose();
-    this.socket.onerror = () => {}; // `onclose` follows
+    const socket = new WebSocket(this.address, this.options);
+    this.socket = socket;
+    socket.binaryType = "arraybuffer";
+    socket.onopen = () => this.#send([[HELLO, VERSION, this.site, this.incarnation]]);
+    socket.onmessage = ({ data }) => decode(new Uint8Array(data)).forEach((item) => this.#onItem(item));
+    // After a connection that failed Node.js 22 calls only the second.
+    socket.onclose = socket.onerror = () => socket === this.socket && this.#onClose();
   }
 
   #send(items) {
@@ -65,6 +66,7 @@ export class Client {
   }
 
   #onClose() {
+    this.socket = undefined;
     clearInterval(this.heartbeat);
     this.joined = undefined;
     if (this.ended) return;
