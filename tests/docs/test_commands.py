@@ -17,7 +17,7 @@ from support.commands import run_command
 from support.service import Server, environment
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("docs/start", "docs/guides", "docs/operate", "docs/paper", "docs/how-to", "design/contributing")
+FOLDERS = ("docs/start", "docs/guides", "docs/operate", "docs/paper", "design/contributing")
 PAGES = [page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md"))]
 SHELL = re.compile(r"^ {4}((?:countless|curl|gunicorn|uvicorn|node|pip|openssl|until|for|sleep|pytest)\s\S.*)$")
 ELSEWHERE = {
@@ -39,6 +39,7 @@ ELSEWHERE = {
     "uvicorn": "docs/test_limit_requests_page.py",
     "until curl": "support/service.py",
     "sleep": "docs/test_limit_requests_page.py",
+    "for port in": "docs/test_limit_requests_page.py",
     "for i in": "docs/test_limit_requests_page.py",
     "node": "examples/test_javascript.py",
     "pytest": "schemes/test_conformance.py",
@@ -111,8 +112,10 @@ def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COUNTLESS_URL", server.url)
     assert run("countless site list") == "no sites: no program is connected\n"
     run("countless add requests 3000000")
-    output = serve_commands(server, here("docs/how-to/alert-on-a-threshold.md"), monkeypatch)
-    assert output.count("(from 3,000,000 to ") == 1
+    lines = [line for line in here("docs/start/count.md") if not line.startswith("countless plan")]
+    output = serve_commands(server, lines, monkeypatch)
+    assert output.count("(from 3,000,000 to ") == 2
+    assert "requests, last 15m: " in output
     run("countless counter delete requests")
 
 
@@ -206,7 +209,8 @@ def test_commands_of_plans_and_simulations_run_when_they_are_smaller(
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{second},{'ab' if second % 9 else 'c'}\n" for second in range(900))
     Path("traffic.csv.gz").write_bytes(gzip.compress(f"t,site\n{rows}".encode()))
-    for line in dict.fromkeys(here("docs/guides/accuracy.md") + here("docs/start/count.md")):
+    plan = [line for line in here("docs/start/count.md") if line.startswith("countless plan")]
+    for line in dict.fromkeys(here("docs/guides/accuracy.md") + plan):
         run(smaller(line))
 
 

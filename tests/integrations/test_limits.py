@@ -6,7 +6,7 @@ from time import time
 
 import flask
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.testclient import TestClient
 from flask_limiter import Limiter as FlaskLimiter
 from limits import RateLimitItemPerMinute, parse
@@ -16,6 +16,7 @@ from limits.strategies import STRATEGIES, FixedWindowRateLimiter
 from slowapi import Limiter as SlowLimiter
 from slowapi import _rate_limit_exceeded_handler
 from slowapi.errors import RateLimitExceeded
+from slowapi.middleware import SlowAPIMiddleware
 from starlette.responses import PlainTextResponse
 
 from countless.errors import InvalidParameter, Unreachable
@@ -156,6 +157,28 @@ def test_slowapi_takes_the_strategy_by_name(server: Server) -> None:
     answers = [web.get("/") for _ in range(4)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
     assert answers[0].headers["x-ratelimit-limit"] == "3"
+
+
+def test_slowapi_limits_included_routes_only_if_they_are_decorated() -> None:
+    """The warning of docs/guides/web-frameworks.md: remove it when the second number of 200s is 3, too."""
+    limiter = SlowLimiter(key_func=lambda: "slowapi", default_limits=["3/day"])
+    app, included = FastAPI(), APIRouter()
+    app.state.limiter = limiter
+    app.add_exception_handler(RateLimitExceeded, _rate_limit_exceeded_handler)  # type: ignore[arg-type]
+    app.add_middleware(SlowAPIMiddleware)
+
+    @app.get("/direct")
+    @included.get("/included")
+    async def by_default() -> None: ...
+
+    @included.get("/decorated")
+    @limiter.limit("3/day")
+    async def decorated(request: Request) -> None: ...
+
+    app.include_router(included, prefix="/v1")
+    web = TestClient(app)
+    paths = ("/direct", "/v1/included", "/v1/decorated")
+    assert [[web.get(path).status_code for _ in range(5)].count(200) for path in paths] == [3, 5, 3]
 
 
 def test_flask_limiter_takes_the_strategy_by_name(server: Server) -> None:

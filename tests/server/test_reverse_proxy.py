@@ -1,4 +1,4 @@
-"""A closed coordinator from its first start on, behind a real nginx with the configuration of the how-to page."""
+"""A closed coordinator from its first start on, behind a real nginx with the configuration of the page about TLS."""
 
 import logging
 import re
