@@ -12,18 +12,21 @@ import pytest
 from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import HELLO_TIMEOUT_S, Origin, SessionRetired, SiteSession, new_incarnation
 from countless.client.transport.base import ConnectionLost
+from countless.core.budget.messages import BudgetId, Recall
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.errors import ProtocolError
 from countless.randomness import SeededRandom, SystemRandom
 from countless.wire.frames import (
     VERSION,
+    BudgetLeave,
     CounterRejected,
     DownItem,
     Hello,
     HelloAck,
     IncarnationExpired,
     IncarnationRetired,
+    Inherited,
     Join,
     KnownCounts,
     Leave,
@@ -262,6 +265,44 @@ def test_least_incarnation_that_does_not_exist_is_refused(stream: Stream) -> Non
     stream.connect()
     with pytest.raises(ProtocolError, match="no incarnation"):
         stream.receive(IncarnationExpired(MAX_INCARNATION))
+
+
+def test_acknowledged_leave_is_not_believed_by_a_session_that_does_not_leave(stream: Stream) -> None:
+    """Another process has left in its name, with a copy of what it keeps."""
+    stream.counter.add(7)
+    stream.wait(1.0)
+    stream.receive(LeaveAck("hits"))
+    stream.counter.add(1)
+    stream.wait(1.0)
+    assert Report("hits", 0, 8, 8) in stream.sent
+    stream.counter.close()
+    stream.session.leave()
+    stream.wait(1.0)
+    assert Leave("hits", 0, 8) in stream.sent
+
+
+@pytest.mark.parametrize("origin", Origin)
+def test_only_copies_of_a_file_continue_as_the_same_incarnation(origin: Origin) -> None:
+    def renewed() -> int:
+        stream = Stream(origin)
+        with pytest.raises(SessionRetired) as retired:
+            stream.receive(IncarnationRetired((("hits", 4),), first_of(77)))
+        stream.session.renew(retired.value, lambda site_id: nullcontext())
+        return stream.session.site_id.incarnation
+
+    first, second = renewed(), renewed()
+    assert (first == second) == (origin is not Origin.MEMORY)
+    assert min(first, second) >= first_of(77)
+
+
+def test_delivery_says_that_another_process_has_counted_and_gives_back_nothing_of_its_budgets() -> None:
+    stream = Stream(Origin.INHERITED)
+    stream.counter.add(7)
+    stream.acknowledge_hello()
+    assert stream.sent[1:3] == [Inherited(), Join("hits", 0, 7)]
+    stream.receive(Recall(BudgetId("tokens"), 3))
+    stream.wait(1.0)
+    assert not [item for item in stream.sent if isinstance(item, BudgetLeave)]
 
 
 def test_session_is_done_when_the_leave_is_acknowledged(stream: Stream) -> None:

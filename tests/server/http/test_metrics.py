@@ -13,17 +13,17 @@ from countless.server.http.monitoring.metrics import ROWS_PER_SLICE, exposition
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import Join, Leave
+from countless.wire.frames import VERSION, Hello, Inherited, Join, Leave
 from support.site_server import site_server
 from support.stores import FullStore
 from support.waiting import eventually
 
 
-async def samples(server: SiteServer, name: str) -> dict[str, float]:
+async def samples(server: SiteServer, name: str, label: str = "counter") -> dict[str, float]:
     page = (await exposition(server, ""))[0].decode()
     families = list(text_string_to_metric_families(page))
     return {
-        sample.labels.get("counter", ""): sample.value
+        sample.labels.get(label, ""): sample.value
         for family in families
         for sample in family.samples
         if sample.name == name
@@ -136,6 +136,19 @@ async def test_label_overflow_is_counted() -> None:
         session, connection = await harness.connect("a")
         await harness.send(session, connection, *(Join(f"hits{{n={number}}}", 0, 1) for number in range(4)))
         assert await samples(harness.server, "countless_label_overflow_total") == {"hits": 3}
+
+
+async def test_connections_and_sessions_that_another_process_continues_are_counted() -> None:
+    async with site_server() as harness:
+        assert await samples(harness.server, "countless_replaced_total", "what") == {"connection": 0, "session": 0}
+        await harness.connect("a")
+        session, connection = await harness.connect("a")
+        await harness.send(
+            session, connection, Inherited(), Join("hits", 0, 1), Join("errors", 0, 1), Leave("hits", 0, 1)
+        )
+        harness.server.on_disconnect(session, connection)
+        assert await harness.server.on_hello(connection, Hello(VERSION, "a", 1)) is None
+        assert await samples(harness.server, "countless_replaced_total", "what") == {"connection": 1, "session": 1}
 
 
 async def test_windows_are_gauges_that_begin_again() -> None:
