@@ -55,7 +55,7 @@ LONG = {
     "kept-windows": Section("kept_windows", tables=("windows-kept",)),
     "load-rounds": Section("load", "rounds", ("load-rounds",)),
     "scaling": Section("scaling", tables=("arena-sites", "arena-above", "arena-alpha", "arena-total")),
-    "tournament": Section("tournament", tables=("arena-tournament",)),
+    "tournament": Section("tournament", tables=("arena-tournament", "tournament-short")),
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
     "scale-simulation": Section("simulate", "large", ("scale-simulation",)),
 }

@@ -1,6 +1,6 @@
 """The tournament and the attacks on the oblivious schemes, as on the page of the arena."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
@@ -8,6 +8,9 @@ from countless.lab.arena.match import Match, Setting, run
 from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings, unrandomised
 from tools.tables import Table
 
+# Contestants and opponents of the shorter table, for docs/paper/attacks.md.
+SHORT_SCHEMES = ("hyz", "lattice", "deterministic", "dithered", "sampled", "auto")
+SHORT_ADVERSARIES = ("uniform", "feedback", "leave-before-jump", "stop-after-jump", "message-reader")
 OBLIVIOUS = {"lattice": "half a step", "blocks": "a step", "hyz": "a step", "hyz-classical": "a step"}
 
 
@@ -17,11 +20,22 @@ def main() -> Iterator[Table]:
     base = {"sites": 256, "alpha": 0.05, "delta": 0.05, "events": 20_000}
     matches = run(settings(",".join(schemes), "all", base), 5, seed=1, jobs=None)
     found = {(match.setting.adversary.name, match.setting.scheme): match for match in matches}
-    rows = [(f"`{name}`", *(_cell(found[name, scheme]) for scheme in schemes)) for name in ADVERSARY_NAMES]
+    rows = _rows(found, ADVERSARY_NAMES, schemes)
     played = (found[StopAfterJump.name, scheme] for scheme in schemes)
     messages = (f"{match.messages:,.0f}{'*' * unrandomised(match)}" for match in played)
     rows.append(("messages (stop-after-jump)", *messages))
-    yield Table("arena-tournament", ("adversary", *(f"`{scheme}`" for scheme in schemes)), rows)
+    yield Table("arena-tournament", _columns(schemes), rows)
+    yield Table("tournament-short", _columns(SHORT_SCHEMES), _rows(found, SHORT_ADVERSARIES, SHORT_SCHEMES))
+
+
+def _columns(schemes: Sequence[str]) -> tuple[str, ...]:
+    return ("adversary", *(f"`{scheme}`" for scheme in schemes))
+
+
+def _rows(
+    found: Mapping[tuple[str, str], Match], adversaries: Sequence[str], schemes: Sequence[str]
+) -> list[tuple[str, ...]]:
+    return [(f"`{name}`", *(_cell(found[name, scheme]) for scheme in schemes)) for name in adversaries]
 
 
 def _cell(match: Match) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from bench import break_even, load, scale
 from bench.__main__ import LONG, SECTIONS
+from bench.tournament import SHORT_ADVERSARIES, SHORT_SCHEMES
 from race.limits.command import SITES
 from race.limits.workloads import WORKLOADS
 from tools.tables import Table, blocks, write
@@ -42,6 +43,18 @@ def test_flush_and_deterministic_send_equally_many_messages_at_break_even() -> N
     flushed = break_even.flush(100, 1_000, seconds, 15)
     assert flushed == pytest.approx(break_even.deterministic(100, 0.01, 1_000, seconds), rel=1e-4)
     assert break_even.flush(100, 1_000, 2 * seconds, 15) > break_even.deterministic(100, 0.01, 1_000, 2 * seconds)
+
+
+def test_short_tournament_says_what_the_whole_one_says() -> None:
+    whole, short = cells("arena-tournament"), cells("tournament-short")
+    assert short.items() <= whole.items()
+    assert len(short) == len(SHORT_ADVERSARIES) * len(SHORT_SCHEMES)
+
+
+def cells(name: str) -> dict[tuple[str, str], str]:
+    """The cells of a block by row and column."""
+    header, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in blocks()[name][1].splitlines())
+    return {(row[0], column): cell for row in rows for column, cell in zip(header[1:], row[1:], strict=True)}
 
 
 def test_write_replaces_one_block(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from countless.planning.dithered.plan import DitheredPlan, messages_per_efold, t
 from countless.planning.dithered.planner import plan_dithered
 from countless.planning.dithered.schedule import LaterThresholds, Shape, solve, solve_certain
 
-# Messages per e-fold over those of `deterministic`, at eta = 1e-4, as in docs/theory/paper-constants.md.
+# Messages per e-fold over those of `deterministic`, at eta = 1e-4, as in docs/paper/index.md.
 TABLE = [
     (64, 0.01, 1.050),
     (256, 0.01, 0.561),

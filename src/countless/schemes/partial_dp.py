@@ -67,7 +67,7 @@ class PartialDP(PlannedScheme[PartialDPPlan]):
     """The paper: report once in each block; publish, at the end of noisy phases, differentially private sums.
 
     The constants are ours, which prove the guarantee at the least cost. For thousands of sites `deterministic` is
-    cheaper still: see docs/theory/paper-constants.md.
+    cheaper still: see docs/paper/index.md.
 
     Formal guarantees: with probability 1 - delta within 1 ± alpha at every moment, against every adaptive adversary
     that sees the answers and nothing else.
