@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
+from threading import enumerate as enumerate_threads
 from types import SimpleNamespace
 
 import pytest
@@ -38,6 +39,9 @@ def make(
         clients.append(
             Client(Endpoint.parse(unused_url), None, "here", tmp_path if request.param != "memory" else None)
         )
+        for thread in enumerate_threads():
+            if thread.name == "countless-recovery":  # it may have locks of Python's own, as that of the imports
+                thread.join(TIMEOUT_S)
         return clients[-1]
 
     yield new

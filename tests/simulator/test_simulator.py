@@ -37,7 +37,7 @@ from countless.simulator.runs import Run
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
-from support import cluster_mutants, copy_mutants, restore_mutants, session_mutants
+from support import cluster_mutants, copy_mutants, fork_mutants, restore_mutants, session_mutants
 
 SEEDS = 64  # `make soak` has 100,000
 PARTS = 4
@@ -301,6 +301,9 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
     (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
     (forgets_the_token_of_a_site_at_a_restart, "dying coordinator", 0),
+    (fork_mutants.does_not_notice_a_fork, "forks", 0),
+    (fork_mutants.goes_on_with_inherited_numbers_and_units, "forks", 6),
+    (fork_mutants.spends_units_that_were_set_aside_before_the_fork, "forks", 6),
     (restore_mutants.grants_again_what_was_granted_since_the_copy, "older copies", 5),
     (restore_mutants.charges_again_what_is_handed_in_again, "older copies", 77),
     (restore_mutants.begins_a_round_of_a_family_again, "older copies", 75),

@@ -96,6 +96,12 @@ def unregister(client: Forkable) -> None:
     _open.discard(client)
 
 
+def forget(client: Forkable) -> None:
+    """Forget a client whose simulated process has ended."""
+    _open.discard(client)
+    _clients.discard(client)
+
+
 def lock_is_held() -> bool:
     """Whether the calling thread has the lock of a client."""
     return any(client._lock.held for client in list(_clients))
@@ -135,7 +141,9 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     if _forking == get_ident():
-        _become_child(reversed(_locked))
+        _renew_process()
+        _renew_clients(reversed(_locked))
+        _locked.clear()
     else:  # only this hook runs
         _repair(None)
 
@@ -143,30 +151,40 @@ def _in_child() -> None:
 def _repair(lock: ClientLock | None) -> None:
     """In a child, if it does not know of its fork yet."""
     with _repairs.setdefault(os.getpid(), RLock()):
+        clients = [client for client in list(_clients) if _page.inherited or client._lock is lock]
+        clients = [client for client in clients if client._lock.page.inherited]
+        for client in clients:
+            client._lock.take_over()
         if _page.inherited:
-            clients = list(_clients)
-            for client in clients:
-                client._lock.take_over()
-            _become_child(clients)
+            _renew_process()
+        _renew_clients(clients)
         if lock is not None and lock.page.inherited:  # its client is gone, and only a counter of it is left
             lock.take_over()
             lock.page = _page
             lock.release()
 
 
-def _become_child(locked: Iterable[Forkable]) -> None:
+def _renew_process() -> None:
     global _page, _fork_lock, _forking
     _page, _fork_lock, _forking = ForkPage(), Lock(), None
+
+
+def _renew_clients(locked: Iterable[Forkable]) -> None:
+    """With their locks held, which are released."""
     util = sys.modules.get("multiprocessing.util")
+    failures: list[Exception] = []
     for client in locked:
         client._lock.page = _page
         try:
             client._after_fork()
+        except Exception as failure:  # the locks of the others must not stay held
+            failures.append(failure)
         finally:
             client._lock.release()
         if util is not None:
             util.register_after_fork(client, _finalise)  # called once multiprocessing has cleared its finalisers
-    _locked.clear()
+    if failures:
+        raise failures[0]
 
 
 def _finalise(client: Forkable) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -23,6 +24,7 @@ from countless.core.family.messages import Steps
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.simulator.coordinator import AnyTransport
+from countless.simulator.forked import inherited
 from countless.simulator.fuse import Fuse
 from countless.simulator.truth import Label
 from countless.wire.nats_url import Broker
@@ -158,21 +160,22 @@ class SimulatedClient(Client):
 
     def end(self) -> bool:
         """As `close` ends; whether everything was delivered."""
-        forks.unregister(self)
+        forks.forget(self)
         delivered = self._thread is None or self._loop.delivered
         if self._durable is not None:
             self._durable.close(delivered, 0.0)
         return delivered
 
     def kill(self) -> None:
-        forks.unregister(self)
+        forks.forget(self)
         if isinstance(self._durable, SimulatedState):
             self._durable.kill()
 
     @property
     def counts(self) -> dict[str, int]:
         """What its counters and their windows have counted, by their wire names."""
-        return {name: counter.count for name, counter in self._local_counters.items()}
+        with self._lock:
+            return {name: counter.count for name, counter in self._local_counters.items()}
 
     @property
     def sites(self) -> list[Site]:
@@ -182,7 +185,8 @@ class SimulatedClient(Client):
     @property
     def labels(self) -> dict[Label, int]:
         """What its families have counted, by family and label."""
-        families = self._families.items()
+        with self._lock:
+            families = list(self._families.items())
         return {(name, label): n for name, family in families for label, n in family.counts.items()}
 
     @property
@@ -199,6 +203,11 @@ class SimulatedClient(Client):
         if not isinstance(self._durable, SimulatedState):
             return _together(self.counts, self.labels)
         return in_file(self._durable.file)
+
+    @property
+    def forked_unnoticed(self) -> bool:
+        """It is a copy of its parent's client, and has not found out."""
+        return self._lock.page.inherited
 
     @property
     def done(self) -> bool:
@@ -258,6 +267,19 @@ class Process:
         self.open_files: list[CountFile] = []
         self.killed = self.retrying = False  # it tries again soon to deliver files
         self._try_all()
+
+    def fork(self, on_killed: Callable[["Process"], None]) -> "Process":
+        """As C does it: a child that inherits everything but the threads, and no hook runs."""
+        with self.client._lock:  # a child that has not found out does so here: its numbers could not be copied
+            child = copy(self)
+        child.fuse = Fuse(lambda: on_killed(child))
+        child.driver = LoopDriver(child._open_transport(child, child.site), lambda: None, child.fuse)
+        child.recoveries, child.open_files, child.refused = {}, [], set(self.refused)
+        child.accepted = child.retrying = False
+        others = [(self, child), (self.driver, child.driver), (self._events, self._events)]
+        child.client, child.budgets = inherited(self.client, self.budgets, child.driver.transport, others)
+        forks.register(child.client, close_at_exit=False)
+        return child
 
     def wall_clock(self) -> float:
         return self._true_clock() + self.offset

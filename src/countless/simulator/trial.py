@@ -80,6 +80,9 @@ PROFILES = {
         pauses=(0.02, 0.1, 0.5, 5.0),
         copy=8.0,
     ),
+    "forks": Profile(
+        ("hits", "errors"), windows=("clicks",), budgets=("for good", "rolling"), families=("pages",), fork=12.0
+    ),
     "small frames": Profile(MANY, frame_bytes=2048, pauses=(0.05, 2.0, 30.0), cut=8.0),
     "families": Profile(families=("pages", DISTRIBUTION), jumps=FAR, clock=1.0, kill_coordinator=4.0),
     "windows of families": Profile(

@@ -19,7 +19,7 @@ from countless.simulator.family_steps import check_steps
 from countless.simulator.process import OpenTransport, Process, in_file
 from countless.simulator.reader import Reader
 from countless.simulator.spending import Spending
-from countless.simulator.truth import Truth, Undelivered
+from countless.simulator.truth import Label, Truth, Undelivered
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
 from countless.wire.windows import parse_window, shard_name
 
@@ -64,6 +64,7 @@ class Profile:
     restore: float = 0.0
     count: float = 40.0
     spend: float = 30.0
+    fork: float = 0.0
 
 
 class Place(NamedTuple):
@@ -185,6 +186,7 @@ class World:
             (faults * profile.fill_disk, self._fill_disk),
             (profile.back_up, self._back_up),
             (profile.copy if self._directory else 0.0, self._copy),
+            (profile.fork, self._fork),
         ]
         last = profile.restore + self._coordinator_faults
         point = self._rng.random() * (sum(weight for weight, _ in actions) + last)
@@ -204,9 +206,10 @@ class World:
     def check(self) -> None:
         self.truth.check(self.service.servers())
         self._spending.check(self.service, self.processes)
-        self._rounds.check(self.service.servers(), self.processes)
+        aware = [process for process in self.processes if not process.client.forked_unnoticed]
+        self._rounds.check(self.service.servers(), aware)
         if not self.service.restoring:
-            check_steps(self.service.servers(), self.processes)
+            check_steps(self.service.servers(), aware)
         failure = self.service.failure()
         if failure is not None:
             raise InvariantBroken(failure)
@@ -261,7 +264,7 @@ class World:
 
     def _counted(self, process: Process, name: str, n: int, count: Callable[[], None]) -> None:
         """If it was killed meanwhile, all events that it has in its file are counted, or none."""
-        before = process.client.counted
+        before = Counter[str | Label]() if process.client.forked_unnoticed else process.client.counted
         with process.fuse:
             count()
         added = process.client.counted - before
@@ -295,13 +298,24 @@ class World:
         if process.client.open:
             self._spending.act(process)
 
+    def _fork(self) -> None:
+        """A process forks in C, so that no hook runs; half of the time the child counts at once."""
+        process = self._any()
+        if process.client.open and len(self.processes) < 2 * len(self._places):
+            child = process.fork(self._on_killed)
+            self.processes.append(child)
+            if self._rng.randbelow(2):
+                self.count(child)
+
     def _kill(self) -> None:
         if len(self.processes) > 1:
             self._end(self._any())
 
     def _kill_at_a_store(self) -> None:
         """In the middle of one of its next changes to its file."""
-        self._any().fuse.left = self._rng.randbelow((2, 10, 60)[self._rng.randbelow(3)])
+        process, left = self._any(), self._rng.randbelow((2, 10, 60)[self._rng.randbelow(3)])
+        if not process.client.forked_unnoticed:  # it has stored nothing of its own
+            process.fuse.left = left
 
     def _on_killed(self, process: Process) -> None:
         self._end_if_there(process)
