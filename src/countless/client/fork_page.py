@@ -5,7 +5,7 @@ there knows that it was inherited. Reading it is a step of C without a system ca
 takes without a lock come through iterators that read the page for each item, and end in a child.
 
 Elsewhere, and without a GIL, the pid is compared instead, where a lock is taken: `inherited` is right on every system,
-but the iterators do not end. (docs: sharp edges.)
+but the iterators do not end. (design/client.md, Fork.)
 """
 
 import mmap
