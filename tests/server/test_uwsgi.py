@@ -60,7 +60,7 @@ def run_workers(server: Server, directory: Path, mode: str, threads: bool, state
     assert 0 < admitted <= LIMIT
     until(lambda: server.inspect("hits")["known"] == len(counted) + loads * before, "every request is counted")
     if loads * before == 0:  # uWSGI's master ends without `atexit`, and hands nothing in
-        until(lambda: server.reader.request("GET", "/api/v1/budgets/quota")["spent"] == admitted, "all is handed in")
+        until(lambda: server.reader.request("GET", "/api/v1/budgets/quota")["used_upper"] == admitted, "the hand-ins")
 
 
 @pytest.mark.parametrize(("mode", "threads", "state_dir", "before"), FEW)
