@@ -17,7 +17,7 @@ Every request that a coordinator answers, with an example.
 *Written by `python -m tools.reference` from the table of operations and `tools/http_examples.md`.*
 
 `GET /api/v1/openapi.json` is the OpenAPI 3.1 document with every field. A token is sent in the
-header `Authorization: Bearer TOKEN`; its [scope](../service.md#tokens-and-tls) says what it allows.
+header `Authorization: Bearer TOKEN`; its [scope](../operate/tokens-and-tls.md) says what it allows.
 [Errors](errors.md#errors-of-the-api) are JSON. `...` stands for more fields.
 """
 EXAMPLES = Path(__file__).parent / "http_examples.md"

@@ -30,11 +30,11 @@ OpenMetrics if the `Accept` header asks for it.
 | `countless_count_upper > 1e6` | the total is possibly over a million |
 | `countless_count_lower > 1e6` | the total is over a million, with probability `1 - delta` |
 | `countless_answer_state{state="degraded"} == 1` | a site of the counter is silent; `countless site list` names it |
-| `countless_answers_behind_seconds > 0` | the state [cannot be saved](../service.md#when-the-state-cannot-be-saved) |
+| `countless_answers_behind_seconds > 0` | it [can't save](../operate/failures.md#the-coordinator-cant-save) |
 | `countless_budget_used_lower > 0.9 * countless_budget_limit` | more than 90 % of a budget is certainly spent |
 
-`deploy/prometheus/countless-alerts.yaml` has [alert rules](../operate/monitor.md#alerts) for what goes wrong, and
-`deploy/grafana/countless.json` is a [dashboard](../page.md#grafana).
+`deploy/prometheus/countless-alerts.yaml` has [alert rules](../operate/failures.md#alerts) for what goes wrong, and
+`deploy/grafana/countless.json` is a [dashboard](../operate/monitor.md#metrics-dashboard-and-alerts).
 
 ## All metrics
 

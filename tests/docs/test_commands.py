@@ -30,6 +30,7 @@ ELSEWHERE = {
     "countless doctor --url": "server/test_reverse_proxy.py",
     "countless backup": "server/test_budget_failures.py",
     "countless restore": "server/test_budget_failures.py",
+    "countless health": "server/test_systemd.py",
     "countless site forget": "cli/test_service.py",
     "countless lab report": "cli/test_report.py",
     "countless lab scaling": "lab/arena/test_scaling.py",

@@ -72,7 +72,7 @@ def test_alerts_use_existing_metrics_and_labels(tmp_path: Path) -> None:
     """As `promtool check rules`, but for the grammar of expressions: its package is a server of 90 MB."""
     real = real_metrics(tmp_path) | {"countless_open_connections": set()}
     (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
-    page = (ALERTS.parents[2] / "docs/operate/monitor.md").read_text(encoding="utf-8")
+    page = (ALERTS.parents[2] / "docs/operate/failures.md").read_text(encoding="utf-8")
     names = [rule["alert"] for rule in group["rules"]]
     assert len(set(names)) == len(names)
     for rule in group["rules"]:

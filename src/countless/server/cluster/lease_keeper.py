@@ -53,7 +53,7 @@ class LeaseKeeper:
             await bucket.compare_and_set(_KEY, encode(msgspec.structs.replace(agreed, lease_s=lease_s)), revision)
         if (len(agreed.owners), agreed.lease_s) != (shards, lease_s):
             log.warning(
-                "settings differ, those of the cluster are used: nats_shards=%d nats_lease=%gs",
+                "settings differ, the cluster's are used: nats_shards=%d nats_lease=%gs",
                 *(len(agreed.owners), agreed.lease_s),
             )
         return cls(bucket, len(agreed.owners), agreed.lease_s, clock)

@@ -22,7 +22,7 @@ export function helpView() {
   const node = element("div", { class: "help" }, heading,
     ...section("Signs of counters", { ...states(STATES), "≥ 1,234": "There is no upper bound: sites are silent or catching up." }), ...section("Signs of budgets", states(BUDGET_STATES)),
     ...section("Drawings", DRAWINGS), ...section("Words", words),
-    element("h2", {}, "More"), element("p", {}, "The documentation is in the directory docs of the source; ", element("code", {}, "make docs"), " builds it, and this page is described in docs/page.md. ",
+    element("h2", {}, "More"), element("p", {}, "The documentation is in the directory docs of the source; ", element("code", {}, "make docs"), " builds it, and this page is described in docs/operate/monitor.md. ",
       element("code", {}, "countless --help"), " lists the commands; ", element("code", {}, "countless doctor"), " looks for what is wrong. The HTTP API is described by ",
       element("a", { href: "/api/v1/openapi.json" }, "its OpenAPI document"), "."));
   return { node, heading, title: "Help", tab: "help", feed: () => null, event() {}, close() {} };
