@@ -18,7 +18,8 @@ Every request that a coordinator answers, with an example.
 
 `GET /api/v1/openapi.json` is the OpenAPI 3.1 document with every field. A token is sent in the
 header `Authorization: Bearer TOKEN`; its [scope](../operate/tokens-and-tls.md) says what it allows.
-[Errors](errors.md#errors-of-the-api) are JSON. `...` stands for more fields.
+[Errors](errors.md#errors-of-the-api) are JSON. `...` stands for more fields. Names are
+percent-encoded in URLs; slashes may be written as they are.
 """
 EXAMPLES = Path(__file__).parent / "http_examples.md"
 SITES = tuple(each for each in OPERATIONS if "/sites" in each.path)

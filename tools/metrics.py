@@ -45,6 +45,9 @@ TAIL = """
 `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and
 `process_start_time_seconds` are those of every Prometheus client.
 
+`countless_count_total` doesn't fall over restarts and new settings either; after a restore from a backup it may, once.
+Deleting a counter ends its series. One that is created later under this name starts at zero, a reset to Prometheus.
+
 All metrics except the answers and budgets count from the start of the process. Sites decide which requests for units
 to admit, and do not report that. The
 [agent](../guides/other-languages.md#probes-and-metrics) counts the decisions it makes
