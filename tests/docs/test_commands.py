@@ -117,6 +117,8 @@ def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     output = serve_commands(server, lines, monkeypatch)
     assert output.count("(from 3,000,000 to ") == 2
     assert "requests, last 15m: " in output
+    (create,) = [line for line in here("docs/guides/accuracy.md") if line.startswith("countless counter")]
+    assert run(create).startswith("orders: 0 ")
     run("countless counter delete requests")
 
 
@@ -210,8 +212,8 @@ def test_commands_of_plans_and_simulations_run_when_they_are_smaller(
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{second},{'ab' if second % 9 else 'c'}\n" for second in range(900))
     Path("traffic.csv.gz").write_bytes(gzip.compress(f"t,site\n{rows}".encode()))
-    plan = [line for line in here("docs/start/count.md") if line.startswith("countless plan")]
-    for line in dict.fromkeys(here("docs/guides/accuracy.md") + plan):
+    lines = here("docs/guides/accuracy.md") + here("docs/start/count.md")
+    for line in dict.fromkeys(line for line in lines if re.match("countless (plan|lab)", line)):
         run(smaller(line))
 
 
