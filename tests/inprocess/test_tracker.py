@@ -39,7 +39,7 @@ def test_sites_may_have_names() -> None:
 
 
 def test_tracker_may_start_without_sites() -> None:
-    tracker = Tracker(sites=0, alpha=0.1)
+    tracker = Tracker(sites=[], alpha=0.1)
     assert tracker.answer.estimate == 0
     tracker.add_site().add(3)
     assert (tracker.sites, tracker.answer.estimate) == ((0,), 3)

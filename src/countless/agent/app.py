@@ -18,8 +18,9 @@ from countless.agent.hosts import CheckedHost
 from countless.agent.intake import Intake
 from countless.agent.metrics import exposition
 from countless.agent.parts import Agent
-from countless.agent.statsd import MAX_COUNT, Reason, is_tag
+from countless.agent.statsd import MAX_COUNT, Reason
 from countless.client.counter import Counter
+from countless.wire.names import is_label
 
 _PROBLEMS = {
     Reason.NAME: "must be printable, at most 500 characters with all labels and its window, and not end like @hour",
@@ -92,7 +93,7 @@ async def refuse(request: Request, problem: Exception) -> Response:
 
 def _series(intake: Intake, each: Add, place: str) -> Counter:
     for name in each.labels:
-        if not is_tag(name):
+        if not is_label(name):
             raise Refused(f"label {name[:50]!r} must be letters, digits, '_', '.', '/' and '-' - at `{place}.labels`")
     found = intake.find(each.counter, tuple(sorted(each.labels.items())))
     if isinstance(found, Reason):

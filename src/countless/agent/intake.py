@@ -21,7 +21,7 @@ from countless.client.client import Client
 from countless.client.counter import Counter
 from countless.core.calendar import calendar_of
 from countless.errors import InvalidParameter
-from countless.wire.names import series_name, validate_name
+from countless.wire.names import series_name, validate_counter, validate_name
 from countless.wire.windows import window_name
 
 log = logging.getLogger("countless.agent")
@@ -89,7 +89,7 @@ class Intake:
         wanted = series_name(counter, dict(labels)) if labels else counter
         full, windows = len(self._series) >= self._max_series, self._rules.find(counter)
         try:
-            validate_name(counter)  # before the client is asked, because the client keeps every name it was asked for
+            validate_counter(counter)  # first, because the client keeps every name it is asked for
             validate_name(wanted if windows["per"] is None else window_name(wanted, calendar_of(**windows), _PERIOD))
             if full and counter not in self._counters:
                 return Reason.TOO_MANY

@@ -13,11 +13,11 @@ from countless.agent.bodies import MAX_BODY_BYTES
 from countless.agent.intake import Intake
 from countless.agent.parts import Agent
 from countless.agent.rules import WindowRules
-from countless.agent.statsd import is_name
 from countless.client.client import Client
 from countless.errors import InvalidParameter
 from countless.http_protocol import http_protocol
 from countless.systemd import notify
+from countless.wire.names import validate_counter
 
 MAX_PORT = 65_535
 
@@ -56,8 +56,8 @@ class Server(uvicorn.Server):
 
 def run(client: Client, where: ListenConfig, prefix: str = "", rules: WindowRules | None = None) -> None:
     """Count until SIGTERM or SIGINT. Raises `CannotListen` or `InvalidParameter` before it prints anything."""
-    if prefix and not is_name(prefix):
-        raise InvalidParameter("statsd-prefix", prefix, "letters, digits, '_', '.' and '-'")
+    if prefix:
+        validate_counter(prefix, "statsd-prefix")
     intake = Intake(client, prefix, rules=rules)
     receivers, endpoints = list[sockets.Receiver](), list[socket.socket]()
     try:

@@ -11,11 +11,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from countless.wire.names import is_counter, is_label
+
 SCALE = 10**18  # amounts are integers in units of 1/SCALE of an event
 MAX_LINE_BYTES = 4096  # twice the longest name with labels
 MAX_COUNT = (1 << 63) - 1  # events in one line; a frame can carry far more
-_NAME = re.compile(rb"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TAG = re.compile(r"\w[\w./-]*")
 _VALUE = re.compile(rb"([+-]?)0*(\d+)(?:\.(\d*))?")
 _RATE = re.compile(rb"(\d{1,20}(\.\d{0,40})?|\.\d{1,40})(e[+-]?\d{1,2})?")  # short: it becomes an exact fraction
 _OTHER_KINDS = frozenset({b"g", b"ms", b"h", b"s", b"d", b"m", b"kv"})
@@ -46,16 +46,6 @@ class Sample(NamedTuple):
     amount: int  # in units of 1/SCALE of an event
 
 
-def is_name(name: str) -> bool:
-    """Letters, digits, `_`, `.` and `-`; the first is not `.` or `-`."""
-    return _NAME.fullmatch(name.encode(errors="replace")) is not None
-
-
-def is_tag(name: str) -> bool:
-    """Letters, digits, `_`, `.`, `/` and `-`; the first is a letter, a digit or `_`."""
-    return _TAG.fullmatch(name) is not None
-
-
 class _Rejected(Exception):
     def __init__(self, reason: Reason) -> None:
         self.reason = reason
@@ -78,13 +68,17 @@ def parse(line: bytes) -> Sample | Reason:
     suffix = _parse_suffix(sections)
     if isinstance(suffix, Reason):
         return suffix
-    if not _NAME.fullmatch(name):
+    try:
+        counter = name.decode()
+    except UnicodeDecodeError:
+        return Reason.NAME
+    if not is_counter(counter):
         return Reason.NAME
     try:
         amount = suffix.weight * (int(values) if values.isdigit() and len(values) < 19 else _sum(values))
     except _Rejected as rejected:
         return rejected.reason
-    return Sample(name.decode(), suffix.labels, amount) if amount <= MAX_COUNT * SCALE else Reason.TOO_LARGE
+    return Sample(counter, suffix.labels, amount) if amount <= MAX_COUNT * SCALE else Reason.TOO_LARGE
 
 
 class _Suffix(NamedTuple):
@@ -150,7 +144,7 @@ def _labels(tags: bytes) -> Labels:
     for tag in text.split(","):
         if tag:
             name, colon, value = tag.partition(":")
-            if not is_tag(name):
+            if not is_label(name):
                 raise _Rejected(Reason.NAME)
             labels[name] = value if colon else "true"
     return tuple(sorted(labels.items()))

@@ -8,7 +8,7 @@ import typer
 from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_rolling
-from countless.core.durations import ROLLING, require_duration
+from countless.core.durations import require_rolling
 
 EXAMPLE = "Example:  countless rate requests --rolling 5m"
 
@@ -21,6 +21,6 @@ def rate(
     as_json: Json = False,
 ) -> None:
     """Read how many events per second there are now."""
-    require_duration("rolling", rolling, *ROLLING)
+    require_rolling("rolling", rolling)
     answer = coordinator(url, token).answer(name, rolling=rolling)
     print(json.dumps(answer) if as_json else parse_rolling(answer).rate)

@@ -35,7 +35,7 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
 from countless.core.parameters import require_integer, require_seconds
 from countless.errors import CounterRefused, InvalidParameter
-from countless.wire.names import NAME_RULE, validate_name
+from countless.wire.names import NAME_RULE, validate_counter, validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 from countless.wire.windows import parse_window
@@ -189,7 +189,7 @@ class Client(LocalState):
         return counter
 
     def _new_counter(self, name: str, fields: CalendarFields, label_cap: int) -> tuple[Counter, CalendarFields]:
-        validate_name(name)
+        validate_counter(name)
         require_integer("label_cap", label_cap, 0)
         if parse_window(name) or parse_window(f"{name}:0"):
             raise InvalidParameter("counter", name, "a name that does not end like that of a window; use `per` instead")
@@ -234,8 +234,8 @@ class Client(LocalState):
         self, name: str, rule: FamilyRule, cap: int, fields: CalendarFields
     ) -> LocalFamily | LocalFamilyWindows:
         if name not in self._used_families:
-            validate_name(name)
-            if name in self._counters or "{" in name or parse_window(f"{name}:0") or parse_window(name):
+            validate_counter(name)
+            if name in self._counters or parse_window(f"{name}:0") or parse_window(name):
                 raise InvalidParameter("counter", name, "a name of its own, without labels and windows")
             calendar = _calendar(*fields)
             family = (

@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from countless.errors import InvalidParameter
-from countless.wire.names import overflow_name, series_name, validate_name
+from countless.wire.names import is_label, overflow_name, series_name, validate_name
 
 LABEL_CAP = 2000
 P = ParamSpec("P")
@@ -85,6 +85,11 @@ class Counter:
     def _new_series(self, key: tuple[tuple[str, str | int], ...]) -> "Counter":
         if not key:
             return self
+        for label, value in key:
+            if not is_label(label):
+                raise InvalidParameter("label", label, "letters, digits, '_', '.', '/' and '-'")
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise InvalidParameter(label, value, "a string or an integer, as the value of a label")
         ordered = tuple(sorted((name, str(value)) for name, value in key))
         name = validate_name(series_name(self.name, dict(ordered)), "counter with its labels")
         if ordered not in self._series and len(self._series) >= self._cap:

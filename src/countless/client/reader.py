@@ -23,7 +23,7 @@ from countless.client.answers import (
 )
 from countless.client.api import ApiClient
 from countless.client.environment import url_or_default
-from countless.core.durations import ROLLING, require_duration
+from countless.core.durations import require_rolling
 
 
 class Reader:
@@ -52,7 +52,7 @@ class Reader:
 
     def rolling(self, counter: str, over: str) -> RollingCount:
         """Read the count of the last `15m`, `1h` or `7d`, of any counter."""
-        require_duration("over", over, *ROLLING)
+        require_rolling("over", over)
         return parse_rolling(self._api.answer(counter, rolling=over))
 
     def top(

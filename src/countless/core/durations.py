@@ -2,7 +2,7 @@
 
 from countless.errors import InvalidParameter
 
-ROLLING = "1s", "3660d"  # the least and the most that the count of the last so many minutes is known for
+_ROLLING = "1s", "3660d"  # the least and the most that a rolling count looks back
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -28,3 +28,10 @@ def require_duration(parameter: str, value: object, least: str, most: str) -> fl
     if not seconds(least) <= length <= seconds(most):
         raise InvalidParameter(parameter, value, f"a duration such as 30s, 15m, 1h or 7d, from {least} to {most}")
     return length
+
+
+def require_rolling(parameter: str, value: object) -> float:
+    """The number of seconds that a rolling count looks back; InvalidParameter also for a number without a unit."""
+    if not isinstance(value, str) or not value.strip()[-1:].isalpha():
+        raise InvalidParameter(parameter, value, "a duration with its unit, such as 30s, 15m, 1h or 7d")
+    return require_duration(parameter, value, *_ROLLING)

@@ -12,8 +12,8 @@ def site_names(sites: int | Iterable[SiteName]) -> list[SiteName]:
     if isinstance(sites, bool | str | bytes) or not isinstance(sites, int | Iterable):
         raise InvalidParameter("sites", sites, "a number of sites or a collection of their names")
     if isinstance(sites, int):
-        if sites < 0:
-            raise InvalidParameter("sites", sites, "at least 0")
+        if sites < 1:
+            raise InvalidParameter("sites", sites, "at least 1; a fleet that only grows by add_site begins with []")
         return list(range(sites))
     names = list(sites)
     for name in names:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
-from countless.core.durations import ROLLING, require_duration
+from countless.core.durations import require_rolling
 from countless.core.messages import SiteId, SiteName
 from countless.core.site import require_increment
 from countless.core.windows.rolling import Record, count_since, narrower
@@ -167,7 +167,7 @@ class TrackedWindows:
         return self._count(*span_named(which, self._calendar, now), now)
 
     def rolling(self, over: str | float) -> SpanCount:
-        length_s = require_duration("over", over, *ROLLING)
+        length_s = require_rolling("over", over)
         now = self._now()
         self._record(now)
         start, end = now - length_s, nextafter(now, inf)  # clocks may show whole seconds: with the events of now

@@ -1,9 +1,13 @@
 """Names of counters, labelled counters and sites, as they appear in frames and stored files."""
 
+import re
+
 from countless.errors import InvalidParameter, ProtocolError
 
 MAX_NAME_CHARS = 500  # a counter with its labels
 NAME_RULE = f"1 to {MAX_NAME_CHARS} printable characters"
+_IN_NO_COUNTER = frozenset(":|,;[]{}")  # the agent's lines have a meaning for them, or other dialects of StatsD
+_LABEL = re.compile(r"\w[\w./-]*")
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
 
 
@@ -23,6 +27,22 @@ def validate_name(name: object, parameter: str = "counter") -> str:
 
 def is_valid_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
+
+
+def is_counter(name: object) -> bool:
+    return is_valid_name(name) and _IN_NO_COUNTER.isdisjoint(str(name))
+
+
+def validate_counter(name: object, parameter: str = "counter") -> str:
+    """Return the name of a counter without labels that a program gave; raise InvalidParameter if it may not have it."""
+    if not is_counter(name):
+        raise InvalidParameter(parameter, name, f"{NAME_RULE}, and none of {' '.join(sorted(_IN_NO_COUNTER))}")
+    return str(name)
+
+
+def is_label(name: str) -> bool:
+    """Letters, digits, `_`, `.`, `/` and `-`; the first is a letter, a digit or `_`."""
+    return _LABEL.fullmatch(name) is not None
 
 
 def series_name(counter: str, labels: dict[str, str]) -> str:

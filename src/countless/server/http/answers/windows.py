@@ -10,7 +10,7 @@ from math import inf
 from typing import Any
 
 from countless.core.answer import State
-from countless.core.durations import ROLLING, require_duration
+from countless.core.durations import require_rolling
 from countless.core.windows.rolling import count_since, narrower
 from countless.core.windows.spans import SpanCount, count_between, span_named
 from countless.core.windows.window import Window, WindowState
@@ -101,7 +101,7 @@ def window_list(counter: Windowed, limit: int) -> WindowList:
 
 def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> RollingAnswer:
     """From the recorded answers, and from the windows if there are any."""
-    length_s = require_duration("rolling", rolling[:MAX_NAME_CHARS], *ROLLING)
+    length_s = require_rolling("rolling", rolling[:MAX_NAME_CHARS])
     records = recorder.for_counter(counter).records()
     now = records[-1].time
     count = count_since(records, now - length_s)
