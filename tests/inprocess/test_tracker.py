@@ -195,7 +195,7 @@ NOT_ALLOWED: dict[tuple[str, str], list[Any]] = {
     ("counter", "a string"): [None, 3, b"hits"],
     ("seed", "an integer"): [1.5, "7", True],
     ("sites", "a number of sites"): [None, 2.5, "abc", b"ab", True],
-    ("sites", "at least 0"): [-1],
+    ("sites", "at least 1"): [-1],
     ("sites", "all differ"): [["a", "b", "a"]],
 }
 BAD = [(name, value, allowed) for (name, allowed), values in NOT_ALLOWED.items() for value in values]
