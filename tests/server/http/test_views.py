@@ -10,7 +10,6 @@ from countless.server.http.history.history import Recorder
 from countless.server.http.page import counter_view, list_view
 from countless.server.http.page.counter_view import CounterView, OperatorCounterView
 from countless.server.http.page.list_view import ListView, OperatorListView
-from countless.server.sessions import counter
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join
 from support.site_server import SiteServerHarness, site_server
@@ -21,12 +20,14 @@ NOON = 1_800_014_400.0
 class Clock:
     """The time of the recorder, of the views, and at which counters begin."""
 
-    def __init__(self, harness: SiteServerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = self.steady = NOON
-        for module in (counter_view, list_view, counter):
+        for module in (counter_view, list_view):
             monkeypatch.setattr(module, "time", lambda: self.time)
         for view in (counter_view, list_view):
             monkeypatch.setattr(view, "monotonic", lambda: self.steady)
+
+    def record(self, harness: SiteServerHarness) -> None:
         self.recorder = Recorder(harness.server, clock=lambda: self.time, steady=lambda: self.steady)
 
     def advance(self, seconds: int) -> None:
@@ -40,8 +41,9 @@ def by_name(view: CounterView | ListView) -> dict[str, Any]:
 
 
 async def test_counter_view_sends_spans_and_the_bars_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site_server() as harness:
-        clock = Clock(harness, monkeypatch)
+    clock = Clock(monkeypatch)
+    async with site_server(wall_clock=lambda: clock.time) as harness:
+        clock.record(harness)
         web = await harness.connect("web")
         await harness.send(*web, Join("hits", 0, 9))
         clock.advance(90)
@@ -62,8 +64,9 @@ async def test_counter_view_sends_spans_and_the_bars_that_changed(monkeypatch: p
 
 
 async def test_counter_view_shows_the_bars_that_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site_server() as harness:
-        clock = Clock(harness, monkeypatch)
+    clock = Clock(monkeypatch)
+    async with site_server(wall_clock=lambda: clock.time) as harness:
+        clock.record(harness)
         harness.server.create("hits", harness.server.settings.defaults)
         assert by_name(CounterView(harness.server, clock.recorder, "hits", "day"))["bars"]["per"] == "day"
         with pytest.raises(InvalidParameter, match="bars must be one of: minute, hour, day, month"):
@@ -71,8 +74,9 @@ async def test_counter_view_shows_the_bars_that_were_asked_for(monkeypatch: pyte
 
 
 async def test_list_has_one_row_for_a_counter_with_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site_server(scheme="exact") as harness:
-        clock = Clock(harness, monkeypatch)
+    clock = Clock(monkeypatch)
+    async with site_server(scheme="exact", wall_clock=lambda: clock.time) as harness:
+        clock.record(harness)
         web = await harness.connect("web")
         series = [f'hits{{route="/{letter}"}}' for letter in "ab"]
         await harness.send(*web, Join("hits", 0, 1), Join("other", 0, 7), *(Join(name, 0, 5) for name in series))
@@ -94,8 +98,9 @@ async def test_list_has_one_row_for_a_counter_with_labels(monkeypatch: pytest.Mo
 
 
 async def test_rows_of_the_list_are_computed_by_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site_server() as harness:
-        clock = Clock(harness, monkeypatch)
+    clock = Clock(monkeypatch)
+    async with site_server(wall_clock=lambda: clock.time) as harness:
+        clock.record(harness)
         web = await harness.connect("web")
         names = [f"c{number}" for number in range(10)]
         await harness.send(*web, *(Join(name, 0, 0) for name in names))
@@ -120,7 +125,8 @@ async def test_counter_with_labels_and_windows_has_the_top_of_the_present_window
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with site_server(wall_clock=lambda: NOON + 100) as harness:
-        clock, web = Clock(harness, monkeypatch), await harness.connect("web")
+        clock, web = Clock(monkeypatch), await harness.connect("web")
+        clock.record(harness)
         clock.time = NOON + 100
         hour = int(NOON) // 3600
         for route, before, now in (("a", 9, 1), ("b", 2, 5), ("c", 4, 0)):
@@ -136,8 +142,9 @@ async def test_counter_with_labels_and_windows_has_the_top_of_the_present_window
 
 
 async def test_families_are_listed_and_their_page_has_labels_or_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site_server() as harness:
-        clock = Clock(harness, monkeypatch)
+    clock = Clock(monkeypatch)
+    async with site_server(wall_clock=lambda: clock.time) as harness:
+        clock.record(harness)
         web = await harness.connect("web")
         pages, values = FamilyJoin("pages", "labels", 0.1, 0.0, 0, 1, 1, 0, 0), ("values", 0.1, 0.01, 0, 1, 1, 0, 0)
         labels = FamilyLabels("pages", tuple(f'{{p="{n}"}}' for n in range(30)))
@@ -173,8 +180,9 @@ async def test_page_of_a_family_with_windows_has_the_top_of_this_window_the_last
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [490_000 * 3600.0]
+    clock = Clock(monkeypatch)
     async with site_server(wall_clock=lambda: now[0]) as harness:
-        clock = Clock(harness, monkeypatch)
+        clock.record(harness)
         web = await harness.connect("web")
         for number, n in enumerate((7, 3)):
             now[0] = (490_000 + number) * 3600.0
@@ -197,8 +205,9 @@ async def test_page_of_a_family_with_windows_has_the_top_of_this_window_the_last
 async def test_page_that_is_open_while_the_clock_is_ahead_is_updated_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with site_server() as harness:
-        clock = Clock(harness, monkeypatch)
+    clock = Clock(monkeypatch)
+    async with site_server(wall_clock=lambda: clock.time) as harness:
+        clock.record(harness)
         web = await harness.connect("web")
         await harness.send(*web, Join("hits", 0, 9))
         clock.advance(90)
