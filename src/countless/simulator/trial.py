@@ -38,7 +38,7 @@ SCHEMES = ("auto", "deterministic", "exact", "lattice", "sampled", "blocks", "hy
 NEAR = (0.0, 0.0, -61.0, 61.0, 122.0, -200.0, 350.0)
 FAR = (0.0, 800 * DAY_S, 800 * DAY_S, -800 * DAY_S)
 SLOW = (0.5, 5.0, 30.0, 61.0, 61.0)
-MANY = tuple(f"a counter with a long name, so that many of them do not fit in a frame, number {n}" for n in range(30))
+MANY = tuple(f"a counter with a long name so that many of them do not fit in a frame - number {n}" for n in range(30))
 PROFILES = {
     "counters": Profile(),
     "budgets": Profile(budgets=("for good", "rolling")),

@@ -1,6 +1,7 @@
 """A coordinator, processes and everything between them, and the actions that a seed can choose from."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any, NamedTuple
 
+from countless.client.client import Client
+from countless.client.counter import Counter as CountlessCounter
 from countless.core.calendar import Per
 from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken
@@ -276,7 +279,7 @@ class World:
         self.truth.count(counted, n)
 
     def _count_in_window(self, process: Process, name: str, n: int) -> None:
-        self._counted(process, name, n, lambda: process.client.counter(name, per="minute").add(n))
+        self._counted(process, name, n, lambda: _series(process.client, name).add(n))
 
     def _count_label(self, process: Process, name: str, n: int) -> None:
         number = self._rng.randbelow(1 + self._rng.randbelow(LABELS))  # small ones are counted more often
@@ -501,3 +504,9 @@ class World:
             each.site_id: sorted(each.memberships) for each in sessions if each.site_id in closed and each.memberships
         }
         return f"clients are closed, and still members: {found}" if found else None
+
+
+def _series(client: Client, name: str) -> CountlessCounter:
+    """A counter with windows, or one of its series: `clicks`, `clicks{route="/a"}`."""
+    counter = client.counter(name.partition("{")[0], per="minute")
+    return counter.labels(**dict(re.findall(r'(\w+)="([^"]*)"', name)))
