@@ -1,39 +1,26 @@
 """The notebook that reproduces the paper runs from its first cell to its last, and its assertions hold."""
 
-from pathlib import Path
-
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).parents[2] / "examples" / "reproducing_the_paper.ipynb"
+from tools.notebook import executed, printed, stored
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the notebook's own libraries
 
 
-def load() -> nbformat.NotebookNode:
-    return nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-any-return,no-untyped-call]
-
-
-def printed() -> str:
-    """What the cells print. An exception in one of them is raised here."""
-    notebook = load()
-    NotebookClient(notebook, timeout=1800, kernel_name="python3").execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    return "".join(output.get("text", "") for output in outputs)
-
-
 @pytest.mark.slow
-def test_notebook_runs_at_small_sizes() -> None:
-    output = printed()
-    assert "synchronisation" in output
-    assert "rejected" in output
+def test_notebook_prints_at_small_sizes_what_is_stored() -> None:
+    assert printed(executed()) == printed(stored()), "python -m tools.notebook stores what the cells print now"
 
 
 @pytest.mark.soak
 def test_notebook_runs_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_NOTEBOOK", "full")
-    assert "20/20" in printed()
+    assert "20/20" in printed(executed())
 
 
-def test_notebook_is_stored_without_output() -> None:
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in load().cells)
+def test_stored_outputs_are_six_figures_and_the_results_of_the_small_run() -> None:
+    outputs = [output for cell in stored().cells for output in cell.get("outputs", ())]
+    assert len([output for output in outputs if "image/png" in output.get("data", {})]) == 6
+    assert {output.output_type for output in outputs} == {"stream", "display_data"}
+    assert "synchronisation" in printed(stored())
+    assert "rejected" in printed(stored())
