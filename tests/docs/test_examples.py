@@ -15,7 +15,7 @@ SHOWN = re.compile(r"^(?: {4}|)((?:[A-Z_]+=\S+ )*countless [a-z].*)$", re.MULTIL
 LINES = [
     pytest.param(line, id=f"{page.stem}: {line[:60]}")
     for page in PAGES
-    for line in SHOWN.findall(page.read_text(encoding="utf-8"))
+    for line in SHOWN.findall(page.read_text(encoding="utf-8").replace("\\\n", ""))
 ]
 
 
