@@ -46,6 +46,7 @@ def test_report_is_one_self_contained_file(tmp_path: Path) -> None:
         assert heading in page
     for heading in ("Messages against the total", "Which plan is the cheapest", "The frameworks the paper argues"):
         assert heading in page
+    assert page.count('<p class="finding">') == 7
     numbers = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert {match["scheme"] for match in numbers["tournament"]} >= {"hyz", "dithered", "auto"}
 
@@ -57,7 +58,8 @@ def test_violated_guarantee_is_marked_on_the_page() -> None:
         names = {"scheme": "s<1>", "adversary": f"a{claimed}{failures}", "randomised": claimed}
         return {**names, **facts, **worst}
 
-    tournament = [match(True, 0), match(False, 20), match(True, 20)]
+    exact = {**match(True, 0), "scheme": "without-secrets", "randomised": False}
+    tournament = [match(True, 0), match(False, 20), match(True, 20), exact]
     two = {name: [1.0, 2.0] for name in report_data.SHOWN}
     data = ReportData(
         attacked=[Attacked("hyz", [1, 2], [0.0, 2.0])],
@@ -73,6 +75,9 @@ def test_violated_guarantee_is_marked_on_the_page() -> None:
         frameworks=[],
     )
     body = render(data).split("<body>")[1]
+    assert "The guarantee of s&lt;1&gt; is refuted. Broken where no guarantee covers the adversary: s&lt;1&gt;." in body
+    assert "The largest error, measured by the allowed one: 2.00 times for hyz." in body
     for kind in ("held", "not-covered", "violated"):
         assert body.count(f'<td class="{kind}">') == 1
-    assert "s&lt;1&gt;" in body
+    assert "<th>s&lt;1&gt;</th></tr>" in body
+    assert "every game of theirs ended so: without-secrets." in body
