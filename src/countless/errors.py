@@ -31,13 +31,17 @@ MAX_SHOWN = 600  # characters of a value in a message; a name has up to 500
 
 
 class InvalidParameter(CountlessError, ValueError):
-    """A value outside its range. The message names the parameter, the value and the range."""
+    """A value outside its range. The message names the parameter, the value and the range.
 
-    def __init__(self, parameter: str, value: object, allowed: str) -> None:
+    Args:
+        message: The whole message, for a value that is wrong because of something else.
+    """
+
+    def __init__(self, parameter: str, value: object, allowed: str = "", *, message: str = "") -> None:
         shown = repr(value)
         if len(shown) > MAX_SHOWN:
             shown = f"{shown[: MAX_SHOWN // 4]}... ({len(shown):,} characters)"
-        super().__init__(f"{parameter} = {shown} is not allowed: {parameter} must be {allowed}")
+        super().__init__(message or f"{parameter} = {shown} is not allowed: {parameter} must be {allowed}")
         self.parameter = parameter
         self.value = value
         self.allowed = allowed

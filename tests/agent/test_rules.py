@@ -33,7 +33,7 @@ def test_pattern_may_have_an_equals_sign() -> None:
         ("http.*=hour,UTC,60", "anchor = 60"),
         ("http.*=hour,UTC,x", "PATTERN=PER,TZ,ANCHOR"),
         ("http.*=hour,UTC,0,0", "PATTERN=PER,TZ,ANCHOR"),
-        ("http.*=none,Europe/Berlin", "left out for counters without windows"),
+        ("http.*=none,Europe/Berlin", "can't be used for counters without windows"),
     ],
 )
 def test_invalid_rule_is_refused(rule: str, message: str) -> None:

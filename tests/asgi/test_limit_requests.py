@@ -109,7 +109,7 @@ def test_exhausted_budget_answers_429_with_the_end_of_the_period() -> None:
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json() == {
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
-        "title": "the quota of this request is used up",
+        "title": "quota exceeded",
         "violated-policies": ["per key"],
     }
     assert client.counted() == {'limited_requests{mode="enforced",policy="per key",reason="exhausted"}': 1}
@@ -142,6 +142,7 @@ def test_request_without_an_answer_is_refused_or_let_through(reason: Reason) -> 
     answer = limited(client).get("/")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
     assert answer.json()["type"].endswith("#temporary-reduced-capacity")
+    assert answer.json()["title"] == "quota temporarily unavailable"
     assert limited(client, on_unreachable="allow").get("/").text == "hello"
     assert client.counted() == {
         f'limited_requests{{mode="enforced",policy="default",reason="{reason}"}}': 1,

@@ -47,7 +47,7 @@ def test_rolling_budget_is_created_and_spent(server: Server) -> None:
     refused = run("take", "logins", url=server.url)
     assert (refused.returncode, refused.stderr) == (1, "countless: 1 of logins: exhausted\n")
     wrong = run("budget", "create", "other", "--limit", "5", "--rolling", "1m", "--per", "day", url=server.url)
-    assert (wrong.returncode, "rolling = " in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "rolling can't be used with per" in wrong.stderr) == (2, True)
 
 
 @pytest.mark.soak
@@ -76,7 +76,7 @@ def test_limit_on_what_runs_is_created_and_cannot_be_spent(server: Server) -> No
     assert (status["kind"], status["on_loss"], status["on_unreachable"]) == ("in_flight", "free", "wait")
     assert run("budget", "get", "exports", url=server.url).stdout == "exports: 0 to 0 of 3 in use (0 leaked; open)\n"
     taken = run("take", "exports", url=server.url)
-    assert (taken.returncode, "used with acquire" in taken.stderr) == (2, True)
+    assert (taken.returncode, "use acquire" in taken.stderr) == (2, True)
     wrong = run("budget", "set", "exports", "--on-unreachable", "guess", url=server.url)
     assert (wrong.returncode, "one of: refuse, wait, overdraft" in wrong.stderr) == (2, True)
 
@@ -120,7 +120,7 @@ def watching(name: str, url: str) -> Iterator[Iterator[str]]:
         (["create", "b", "--limit", "5", "--per", "week"], "per must be one of: minute, hour, day, month"),
         (["create", "b", "--limit", "5", "--per", "day", "--tz", "Nowhere"], "tz must be the name of a time zone"),
         (["create", "b", "--limit", "5", "--per", "day", "--anchor", "24"], "anchor must be an integer from 0 to 23"),
-        (["create", "b", "--limit", "5", "--tz", "Europe/Berlin"], "tz must be left out for a budget without periods"),
+        (["create", "b", "--limit", "5", "--tz", "Europe/Berlin"], "tz can't be used for a budget without periods"),
         (["reset", "b"], "there is no budget 'b'"),
         (["watch", "b"], "there is no budget 'b'"),
         (["create", "b"], "missing option '--limit'"),

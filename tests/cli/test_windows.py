@@ -74,9 +74,9 @@ def test_family_with_windows_is_created_counted_and_read(server: Server) -> None
     for words, problem in {
         "top visits --rolling 5m": "ask for a window, such as now or last",
         "top ms --window now": "this is a distribution of values",
-        "counter create other --family --alpha 1%": "left out for a family, which has epsilon",
-        "counter create other --family --per hour --floor 5": "floor must be left out for a family",
-        "counter create other --epsilon 1%": "left out for a counter, which has alpha",
+        "counter create other --family --alpha 1%": "alpha can't be used for a family, which has epsilon",
+        "counter create other --family --per hour --floor 5": "floor can't be used for a family",
+        "counter create other --epsilon 1%": "epsilon can't be used for a counter, which has alpha",
         "counter set visits --epsilon 1%": "no such option: --epsilon",
     }.items():
         code, text = run(words, server.url)
@@ -91,7 +91,7 @@ def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: S
         client.counter("visits").add(2_000)
         assert client.flush()
         code, text = run("counter set visits --per month", server.url)
-        assert (code, "set while no site counts 'visits': end old first, or start them again with" in text) == (2, True)
+        assert (code, "gets windows only while no site counts it: end old first" in text) == (2, True)
     assert run("counter set visits --per month --tz Asia/Tokyo", server.url)[1] == (
         "visits: 2,000 (from 2,000 to 2,000; exact; per month)\n"
     )
@@ -108,7 +108,7 @@ def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: S
         until(lambda: server.answer("visits")["estimate"] == 2_030 and server.answer("visits")["state"] == "exact")
         assert server.answer("visits")["per"] == "month"
     text = run("counter set visits --per hour", server.url)[1]
-    assert "per must be as it was: delete the counter to get other windows" in text
+    assert "per, tz and anchor can't be changed: delete the counter to get other windows" in text
     assert run("counter delete visits", server.url) == (0, "")
 
 
@@ -119,7 +119,7 @@ def test_questions_without_an_answer_exit_2_and_say_what_to_do(server: Server) -
         "get plain --rolling soon": "a duration such as 30s, 15m, 1h or 7d",
         "get plain --rolling 5m --window now": "give --window or --rolling, and not both",
         "counter set plain": "nothing to change: give --alpha",
-        "counter set plain --tz Europe/Berlin": "tz must be given for a counter with windows",
+        "counter set plain --tz Europe/Berlin": "tz needs windows: give per, too",
         "counter set plain --floor many": "a whole number of units",
         "counter delete plain --keep 3": "no such option: --keep",
         "counter explode plain": "no such command 'explode'",

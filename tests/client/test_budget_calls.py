@@ -190,7 +190,7 @@ def test_budgets_together_are_not_spent_if_one_limits_what_runs_at_the_same_time
     process = granted(key=10, slots=20)
     process.receive(SetBudgetRule(BudgetId("slots"), 20, None, "UTC", None, 0, "in_flight", "charge", "refuse"))
     for amount in (1, 4):
-        with pytest.raises(InvalidParameter, match="used with acquire"):
+        with pytest.raises(InvalidParameter, match="use acquire"):
             group(process).take(amount)
     assert remaining(process) == [10, 20]
     with group(process).reserve(4):

@@ -151,7 +151,7 @@ def test_units_of_a_limit_on_what_runs_cannot_be_spent(kind: str) -> None:
     recording = in_flight(kind)
     requests: list[Callable[[], object]] = [recording.budget.take, lambda: recording.budget.take(5)]
     for request in requests:
-        with pytest.raises(InvalidParameter, match="used with acquire"):
+        with pytest.raises(InvalidParameter, match="use acquire"):
             request()
     with recording.budget.reserve(4):
         pass
@@ -174,7 +174,7 @@ def test_waiting_take_learns_that_units_cannot_be_spent() -> None:
     assert recording.waited.wait(20)
     recording.receive(rule(kind="in_flight"))
     thread.join(20)
-    assert "used with acquire" in str(errors[0])
+    assert "use acquire" in str(errors[0])
 
 
 def test_what_runs_ends_with_the_process(kind: str) -> None:

@@ -43,12 +43,12 @@ def test_invalid_value_is_refused_by_the_name_of_its_field(field: str, values: l
 
 def test_limit_on_what_runs_has_no_periods() -> None:
     assert BudgetRule(5, kind="in_flight").calendar is None
-    with pytest.raises(InvalidParameter, match="per must be left out for a limit on what runs at the same time"):
+    with pytest.raises(InvalidParameter, match="per can't be used with kind in_flight"):
         BudgetRule(5, kind="in_flight", per="day")
 
 
 @pytest.mark.parametrize(("field", "value"), [("tz", "Europe/Berlin"), ("anchor", 1)])
 def test_calendar_without_periods_is_refused(field: str, value: object) -> None:
-    with pytest.raises(InvalidParameter, match="left out for a budget without periods") as raised:
+    with pytest.raises(InvalidParameter, match="can't be used for a budget without periods") as raised:
         BudgetRule(100, **{field: value})  # type: ignore[arg-type]
     assert raised.value.parameter == field

@@ -381,7 +381,7 @@ def test_rolling_count_is_narrow_where_answers_are_recorded() -> None:
     ],
 )
 def test_parameters_out_of_range_are_refused(parameters: dict[str, Any], field: str) -> None:
-    with pytest.raises(InvalidParameter, match=f"{field} = "):
+    with pytest.raises(InvalidParameter, match=f"^{field} "):
         Tracker(sites=2, **parameters)
 
 

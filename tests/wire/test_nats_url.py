@@ -1,11 +1,12 @@
 import base64
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, MissingExtra
 from countless.wire.nats_url import Broker, BrokerNode, Credentials
 
 
@@ -35,13 +36,25 @@ def test_file_without_credentials_is_refused(tmp_path: Path) -> None:
 
 
 def test_credentials_sign_the_nonce_of_the_broker(tmp_path: Path) -> None:
-    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-    seed = base64.b32encode(b"\x95\x00" + bytes(range(32)) + b"\x00\x00").decode().rstrip("=")
-    (tmp_path / "creds").write_text(
-        f"-----BEGIN NATS USER JWT-----\neyJ0.e30.x-_\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
-    )
+    key = _write_credentials(tmp_path / "creds")
     credentials = Credentials(tmp_path / "creds")
     assert credentials.jwt == "eyJ0.e30.x-_"
     signature = base64.urlsafe_b64decode(credentials.sign("nonce") + b"==")
     key.public_key().verify(signature, b"nonce")
+
+
+def test_credentials_without_cryptography_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_credentials(tmp_path / "creds")
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+    with pytest.raises(MissingExtra, match=r"countless\[nats\]"):
+        Credentials(tmp_path / "creds")
+
+
+def _write_credentials(path: Path) -> Ed25519PrivateKey:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+    seed = base64.b32encode(b"\x95\x00" + bytes(range(32)) + b"\x00\x00").decode().rstrip("=")
+    path.write_text(
+        f"-----BEGIN NATS USER JWT-----\neyJ0.e30.x-_\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
+    )
+    return key

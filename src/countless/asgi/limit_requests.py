@@ -159,10 +159,10 @@ class LimitRequests:
             status, kind, title = 429, "quota-exceeded", "this request costs more than its whole quota"
             fields, retry = self._fields(budget, 0), None
         elif reason == Reason.EXHAUSTED:
-            status, kind, title = 429, "quota-exceeded", "the quota of this request is used up"
+            status, kind, title = 429, "quota-exceeded", "quota exceeded"
             fields, retry = self._fields(budget, 0), _retry_s(budget, cost)
         else:
-            status, kind, title = 503, "temporary-reduced-capacity", "the quota of this request is not known at present"
+            status, kind, title = 503, "temporary-reduced-capacity", "quota temporarily unavailable"
             fields, retry = [], RETRY_S
         if retry is not None:
             fields.append((b"retry-after", str(retry).encode()))

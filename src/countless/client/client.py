@@ -179,7 +179,8 @@ class Client(LocalState):
             rule = FamilyRule(LABELS, 0.01 if epsilon is None else epsilon)
             return self._family_counter(name, rule, fields, label_cap)
         if epsilon is not None:
-            raise InvalidParameter("epsilon", epsilon, "left out without family=True: alpha is set at the coordinator")
+            message = "epsilon needs family=True; a counter has alpha, which is set at the coordinator"
+            raise InvalidParameter("epsilon", epsilon, message=message)
         if name in self._used_families:
             raise InvalidParameter("family", family, f"True, as when this program first used {name!r}")
         label_cap = LABEL_CAP if label_cap is None else label_cap
@@ -248,8 +249,8 @@ class Client(LocalState):
         if fields != first_fields:
             _require_same_windows(name, fields, first_fields)
         if (found.rule, found.cap) != (rule, cap):
-            allowed = f"used as when this program first did: {found.rule}, label_cap {found.cap}"
-            raise InvalidParameter("counter", name, allowed)
+            message = f"this program first used {name!r} with {found.rule}, label_cap {found.cap}: use the same again"
+            raise InvalidParameter("counter", name, message=message)
         return found
 
     def budget(self, name: str) -> ClientBudget:

@@ -75,7 +75,7 @@ def require_calendar(per: str | None, tz: object, anchor: object, without_period
         require_anchor(anchor, require_per(per))
     elif tz != "UTC" or anchor is not None:
         field, value = ("tz", tz) if anchor is None else ("anchor", anchor)
-        raise InvalidParameter(field, value, f"left out for {without_periods}")
+        raise InvalidParameter(field, value, message=f"{field} can't be used for {without_periods}")
 
 
 class Calendar:

@@ -223,7 +223,8 @@ class Tracker:
     def _windows(self, parameter: str, value: object) -> TrackedWindows:
         if isinstance(self._count, TrackedWindows):
             return self._count
-        raise InvalidParameter(parameter, value, 'asked of a tracker with windows, such as Tracker(per="hour")')
+        message = 'this tracker has no windows; create one that has some, such as Tracker(per="hour")'
+        raise InvalidParameter(parameter, value, message=message)
 
     def on_change(self, listener: Callable[[Answer], None]) -> Callable[[Answer], None]:
         """Call `listener` with the answer whenever the published estimate moves. Usable as a decorator.
@@ -268,5 +269,6 @@ def _window_rule(
     require_calendar(None, tz, anchor, "a tracker without windows (per)")
     for parameter, value, default in (("floor", floor, None), ("keep", keep, None), ("clock", clock, time)):
         if value is not default:
-            raise InvalidParameter(parameter, value, "left out for a tracker without windows (per)")
+            message = f"{parameter} can't be used for a tracker without windows (per)"
+            raise InvalidParameter(parameter, value, message=message)
     return None

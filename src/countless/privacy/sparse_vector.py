@@ -51,7 +51,8 @@ class SparseVector:
         if isinstance(count, bool) or not isinstance(count, int):
             raise InvalidParameter("count", count, "an integer")
         if not self.left:
-            raise InvalidParameter("counts", "one more", "none: every answer that was paid for has been given")
+            message = "no count can be compared any longer: every answer that was paid for has been given"
+            raise InvalidParameter("left", self.left, message=message)
         found = count + self._noise.laplace(self._scale) >= self._level
         self.left -= found
         return found

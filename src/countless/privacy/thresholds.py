@@ -102,7 +102,8 @@ class PhasedCounter:
     def crossing(self) -> bool:
         """Count one crossing; whether it ended a phase."""
         if self.finished:
-            raise InvalidParameter("crossings", "one more", "none: every phase of this counter has ended")
+            message = "every phase of this counter has ended: it counts no more crossings"
+            raise InvalidParameter("phases", self.ended, message=message)
         self._count += 1
         return self._end_phases()
 

@@ -16,7 +16,7 @@ from signal import SIGTERM, raise_signal
 from starlette.applications import Starlette
 
 from countless import __version__
-from countless.errors import InvalidParameter
+from countless.errors import MissingExtra
 from countless.server.audit import AuditLog
 from countless.server.http.access.auth import Access
 from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
@@ -47,7 +47,7 @@ def build_app(settings: Settings) -> Starlette:
 
 def require_nats() -> None:
     if find_spec("nats") is None:
-        raise InvalidParameter("nats", "an address", "used with pip install 'countless[nats]'")
+        raise MissingExtra("nats-py", "nats")
 
 
 def _single_coordinator(settings: Settings) -> Starlette:

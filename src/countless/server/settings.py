@@ -111,7 +111,8 @@ class Settings:
     def require_safe(self) -> None:
         """Raise if tokens and counts would cross a network unencrypted and `allow_plaintext` is not set."""
         if bool(self.tls_cert) is not bool(self.tls_key) or (self.tls_client_ca and not self.tls_cert):
-            raise InvalidParameter("tls_cert", self.tls_cert, "given together with tls_key")
+            message = "tls_cert and tls_key need each other, and tls_client_ca needs both"
+            raise InvalidParameter("tls_cert", self.tls_cert, message=message)
         if self.open and not self.is_loopback:
             raise InvalidParameter("host", self.host, "a loopback address with --open, which lets programs in unasked")
         if not (self.is_loopback or self.allow_plaintext or self.tls_cert):

@@ -36,7 +36,7 @@ def _generate(scope: str, label: str, site: str | None = None, expires_in: float
     if scope not in SCOPES:
         raise InvalidParameter("scope", scope, f"one of: {', '.join(SCOPES)}")
     if site is not None and scope != "site":
-        raise InvalidParameter("site", site, "given with scope site only")
+        raise InvalidParameter("site", site, message="site can only be used with scope site")
     text, now = f"countless-{scope}-{secrets.token_urlsafe(32)}", int(time())
     expires = None if expires_in is None else now + max(1, int(expires_in))
     return text, Token(digest(text), scope, site, label, now, expires)
@@ -52,7 +52,8 @@ def successor(store: TokenStore, label: str, expires_in: float | None = None) ->
     if not former:
         raise InvalidParameter("label", label, "the label of a valid token")
     if len({(token.scope, token.site) for token in former}) > 1:
-        raise InvalidParameter("label", label, "of tokens with one scope and site: revoke these, and make new ones")
+        message = f"can't rotate label {label!r}: its tokens differ in scope or site; revoke them and create new ones"
+        raise InvalidParameter("label", label, message=message)
     youngest = max(former, key=lambda token: (token.created, token.expires or inf))
     if expires_in is None and youngest.expires is not None:
         expires_in = youngest.expires - youngest.created

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, MissingExtra
 
 DEFAULT_PORT = 4222
 SCHEMES = ("nats://", "tls://")
@@ -111,7 +111,5 @@ def _private_key(raw: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError:
-        raise InvalidParameter(
-            "COUNTLESS_NATS_CREDS", "a credentials file", "used with pip install 'countless[nats]'"
-        ) from None
+        raise MissingExtra("cryptography", "nats") from None
     return Ed25519PrivateKey.from_private_bytes(raw)

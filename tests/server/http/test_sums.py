@@ -139,7 +139,7 @@ async def test_windows_and_rolling_counts_are_sums() -> None:
             assert (answer.counter, answer.estimate, answer.lower, answer.upper) == ("hits", 10, 10, 10)
         top = top_answer("hits", [read(part) for part in parts], 0.1)
         assert [row.estimate for row in top.series] == [5, 5]
-    with pytest.raises(InvalidParameter, match="left out with rolling"):
+    with pytest.raises(InvalidParameter, match="window can't be used with rolling"):
         reading(recorder, "now", "1h")
 
 

@@ -353,7 +353,7 @@ def test_questions_about_windows_that_have_no_answer(local: TestClient) -> None:
         "/windows/plain": "counter 'plain' has no windows",
         "/counters/hourly?window=this-minute": "the windows of this counter are hours",
         "/counters/hourly?window=tomorrow": "one of: now, last, this-hour, last-hour, this-day",
-        "/counters/hourly?window=now&rolling=5m": "left out with rolling",
+        "/counters/hourly?window=now&rolling=5m": "window can't be used with rolling",
         "/windows/hourly?limit=0": "limit must be an integer from 1 to 1000",
         "/windows/hourly?limit=x": "limit must be an integer from 1 to 1000",
     }

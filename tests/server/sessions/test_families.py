@@ -157,9 +157,9 @@ async def test_names_and_kinds_that_do_not_fit_are_rejected_and_change_nothing()
             JOIN._replace(family='hits{a="b"}'): "a name without labels and windows",
             JOIN._replace(family="other", epsilon=float("nan")): "epsilon must be a number",
             JOIN._replace(family="other", kind="ranks"): "kind must be labels or values",
-            JOIN._replace(family="ms"): "used as a distribution of accuracy 0.01",
-            VALUES._replace(family="pages"): "used as a counter with labels",
-            VALUES._replace(accuracy=0.02): "used as a distribution of accuracy 0.01",
+            JOIN._replace(family="ms"): "is a distribution of accuracy 0.01",
+            VALUES._replace(family="pages"): "is a counter with labels",
+            VALUES._replace(accuracy=0.02): "is a distribution of accuracy 0.01",
         }.items():
             (rejected,) = await harness.send(session, connection, join)
             assert isinstance(rejected, FamilyRejected)

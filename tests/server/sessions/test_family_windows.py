@@ -251,11 +251,11 @@ async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
             return received.reason
 
         await harness.send(*web, join(0), FamilyJoin("plain", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0))
-        assert "counted per hour" in await rejected(join(0)._replace(family="pages"))
+        assert "count it with per='hour'" in await rejected(join(0)._replace(family="pages"))
         assert "has no windows" in await rejected(join(0)._replace(family=f"plain@hour:{FIRST}"))
         assert "delete it" in await rejected(join(0)._replace(family="pages@day:5"))
         assert "as this window is called" in await rejected(join(0)._replace(family=f"pages@hour,UTC,0:{FIRST}"))
-        assert "used as a counter with labels" in await rejected(join(1)._replace(kind=VALUES, accuracy=0.1))
+        assert "is a counter with labels" in await rejected(join(1)._replace(kind=VALUES, accuracy=0.1))
         assert "is a family" in await rejected(Join(name(0), 0, 1))
         assert "no windows of a family" in await rejected(Join("pages@hour", 0, 1))
         for window in range(2, 2 + MAX_AHEAD):
@@ -263,7 +263,7 @@ async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
         assert "a window that begins soon" in await rejected(join(2 + MAX_AHEAD))
         for window in range(-1, MAX_AHEAD - 16, -1):  # max_counters * 4 in all
             await harness.send(*web, join(window))
-        assert "fewer windows that are open at once" in await rejected(join(-20))
+        assert "too many windows are open at once" in await rejected(join(-20))
         harness.server.create("ticks@hour", Config())
         with pytest.raises(InvalidParameter, match="called like its windows"):
             harness.server.create_family("ticks", RULE)

@@ -206,7 +206,7 @@ async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: 
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(name(0), 0, 1))
         for item, reason in {
-            Join("requests", 0, 1): "counted per hour",
+            Join("requests", 0, 1): "count it with per='hour'",
             Join("requests@day:20000", 0, 1): r"Calendar('hour', 'UTC', 0), as counter 'requests' has them",
             Join(name(0, "plain"), 0, 1): "`countless counter set plain --per hour` starts some",
             Join("requests@hour,UTC,0:490000", 0, 1): "requests@hour:490000, as this window is called",
@@ -236,7 +236,9 @@ async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(cl
         new = await harness.connect("new")
         *_, rejected = await harness.send(*new, Join(name(0), 0, 5))  # it waits, and tries again
         assert isinstance(rejected, CounterRejected)
-        with pytest.raises(InvalidParameter, match="set while no site counts 'requests': end old first"):
+        with pytest.raises(
+            InvalidParameter, match="'requests' gets windows only while no site counts it: end old first"
+        ):
             harness.server.configure("requests", HOURLY)
         await harness.send(*old, Leave("requests", 0, 2000))
         harness.server.configure("requests", HOURLY)
@@ -249,7 +251,7 @@ async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(cl
         third = await harness.connect("third")
         *_, refused = await harness.send(*third, Join("requests", 0, 1))
         assert isinstance(refused, CounterRejected)
-        assert "counted per hour" in refused.reason
+        assert "count it with per='hour'" in refused.reason
         now = window_answer(counter(harness), "now")
         assert (now.lower, now.estimate, now.upper, now.complete) == (0, 0, 2005, False)
         assert now.known_since == counter(harness).calendar.local_time(int((FIRST + 1) * HOUR))

@@ -83,7 +83,8 @@ class LocalBudget:
         """Raise InvalidParameter if units are only held: what is taken of them would be free again at once."""
         if self.in_flight:
             name = self.site.budget.name
-            raise InvalidParameter("budget", name, "used with acquire: it limits what runs at the same time")
+            message = f"budget {name!r} limits what runs at the same time: use acquire"
+            raise InvalidParameter("budget", name, message=message)
 
     def reserve(self, n: int) -> Taken:
         self._put_back()

@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from countless.client.transport.base import ConnectionLost, read_available
-from countless.errors import InvalidParameter, ProtocolError
+from countless.errors import InvalidParameter, MissingExtra, ProtocolError
 from countless.tls import client_tls_context
 from countless.wire.nats_protocol import (
     PING,
@@ -147,7 +147,7 @@ def _connect_options(broker: Broker, info: dict[str, Any]) -> dict[str, Any]:
     }
     try:
         credentials = Credentials.from_environment()
-    except InvalidParameter as error:
+    except (InvalidParameter, MissingExtra) as error:
         raise ConnectionLost(str(error)) from None
     if credentials is not None:
         options |= {"jwt": credentials.jwt, "sig": credentials.sign(info.get("nonce", "")).decode()}

@@ -53,10 +53,13 @@ class BudgetRule:
         if self.max_names is not None:
             require_amount("max_names", self.max_names, maximum=MAX_NAMES)
         if self.kind == IN_FLIGHT and self.per is not None:
-            raise InvalidParameter("per", self.per, "left out for a limit on what runs at the same time (in_flight)")
+            message = "per can't be used with kind in_flight, which limits what runs at the same time"
+            raise InvalidParameter("per", self.per, message=message)
         if self.rolling is not None:
             if self.per is not None or self.kind == IN_FLIGHT:
-                raise InvalidParameter("rolling", self.rolling, "left out with periods (per), and with kind in_flight")
+                raise InvalidParameter(
+                    "rolling", self.rolling, message="rolling can't be used with per, or with kind in_flight"
+                )
             length = require_duration("rolling", self.rolling, MIN_ROLLING, MAX_ROLLING)
             object.__setattr__(self, "rolling", length)
         for name, allowed in (("kind", KINDS), ("on_loss", ON_LOSS), ("on_unreachable", ON_UNREACHABLE)):

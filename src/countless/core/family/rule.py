@@ -39,7 +39,7 @@ class FamilyRule:
         elif self.accuracy != 0:
             raise InvalidParameter("accuracy", self.accuracy, f"0 for {LABELS}")
         if self.windows is not None and self.windows.floor is not None:
-            raise InvalidParameter("floor", self.windows.floor, "left out for a family")
+            raise InvalidParameter("floor", self.windows.floor, message="floor can't be used for a family")
 
     @property
     def windows_kept(self) -> int:

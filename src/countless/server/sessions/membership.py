@@ -35,7 +35,8 @@ class Membership:
             raise InvalidParameter("counter", name, f"{allowed} (max_memberships, and max_share of it for one token)")
         is_new = group_of(name) not in session.windows_left  # not another window of a series that it has joined
         if is_new and session.counters >= self._max_per_session:
-            raise InvalidParameter("counter", name, "one of fewer (max_counters_per_site)")
+            message = "this site counts as many counters as it may (max_counters_per_site)"
+            raise InvalidParameter("counter", name, message=message)
         if is_new:
             self._tombstones.require_room(session.peer, "counter", name)
         tracker = self._registry.tracker_for(name, session.peer)

@@ -173,8 +173,11 @@ class CounterRegistry:
         if members:
             sites = sorted({site_of(site_id.site) for site_id in members})
             named = ", ".join(sites[:MAX_NAMED]) + (f" and {len(sites) - MAX_NAMED} more" if sites[MAX_NAMED:] else "")
-            allowed = f"set while no site counts {name!r}: end {named} first, or start them again with per={rule.per!r}"
-            raise InvalidParameter("per", rule.per, allowed)
+            message = (
+                f"counter {name!r} gets windows only while no site counts it: end {named} first, "
+                f"or start them again with per={rule.per!r}"
+            )
+            raise InvalidParameter("per", rule.per, message=message)
         for part in parts:
             given = config if part.name == name else replace(part.config, windows=rule)
             after = WindowedCounter.continuing(part, given, self._wall_clock)
@@ -241,7 +244,8 @@ class CounterRegistry:
         counter.require_near(window.period)
         full = len(self.trackers) >= MAX_OPEN_PER_COUNTER * self._settings.max_counters
         if full or self._window_shares.is_full(peer):
-            raise InvalidParameter("counter", str(window), "one of fewer windows that are open at once (max_counters)")
+            message = "too many windows are open at once (max_counters)"
+            raise InvalidParameter("counter", str(window), message=message)
         tracker = counter.open_window(window.period)
         self.trackers[tracker.name] = tracker
         self._window_shares.add(tracker.name, peer)
@@ -285,16 +289,17 @@ class CounterRegistry:
 def _require_same_windows(name: str, config: Config, window: WindowName | None) -> None:
     rule = config.windows
     if window is None and rule is not None:
-        raise InvalidParameter("counter", name, f"counted per {rule.per}: the counter has windows (per={rule.per!r})")
+        message = f"counter {name!r} has windows: count it with per={rule.per!r}"
+        raise InvalidParameter("counter", name, message=message)
     if window is not None and rule is None:
         command = f"countless counter set {quote(name)} --per {window.per}"
-        raise InvalidParameter("per", window.per, f"left out: counter {name!r} has no windows; `{command}` starts some")
+        message = f"counter {name!r} has no windows: count it without per; `{command}` starts some"
+        raise InvalidParameter("per", window.per, message=message)
     if window is not None and rule is not None and not rule.calendar.same_as(window.calendar):
         allowed = f"{rule.calendar!r}, as counter {name!r} has them; to change that, delete the counter"
         raise InvalidParameter("windows", repr(window.calendar), allowed)
 
 
 def _refuse_other_calendar(config: Config) -> None:
-    rule = config.windows
-    value = None if rule is None else f"{rule.per}, tz {rule.tz}, anchor {rule.anchor}"
-    raise InvalidParameter("per", value, "as it was: delete the counter to get other windows")
+    message = "per, tz and anchor can't be changed: delete the counter to get other windows"
+    raise InvalidParameter("per", config.windows, message=message)

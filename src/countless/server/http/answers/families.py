@@ -38,10 +38,8 @@ def family_window(part: AnyFamily | LabelView, window: str) -> tuple[LabelCounts
     """The labels of the windows of a span, by its name, and the count of the family or the label in it."""
     family = part.family if isinstance(part, LabelView) else part
     if not isinstance(family, WindowedFamily):
-        allowed = (
-            f"left out: the family {family.name!r} has no windows; delete it and count with per='hour' to get some"
-        )
-        raise InvalidParameter("window", window[:100], allowed)
+        message = f"family {family.name!r} has no windows; delete it and count it with per='hour' to get some"
+        raise InvalidParameter("window", window, message=message)
     span, now = read_span(family, window)
     answer, counts = span_answer(family, window, span, now), family.labels_between(span.start, span.end)
     if isinstance(part, LabelView):

@@ -51,7 +51,7 @@ def parts_of(server: SiteServer, name: str) -> list[AnyPart]:
 def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[AnyPart], AnyAnswer]:
     """How to read one part: its total, the count of a window, or of the last so many minutes."""
     if window is not None and rolling is not None:
-        raise InvalidParameter("window", window[:100], "left out with rolling")
+        raise InvalidParameter("window", window, message="window can't be used with rolling")
     if window is not None:
         return lambda part: _window_answer(part, window)
     if rolling is not None:
@@ -70,7 +70,7 @@ def _counter(part: AnyPart, rolling: str) -> AnyCounter:
         family = part.family if isinstance(part, LabelView) else part
         has_windows = isinstance(family, WindowedFamily)
         instead = "ask for a window, such as now or last" if has_windows else "it has one count, of all time"
-        raise InvalidParameter("rolling", rolling[:100], f"left out for the family {family.name!r}: {instead}")
+        raise InvalidParameter("rolling", rolling, message=f"family {family.name!r} has no rolling counts: {instead}")
     return part
 
 

@@ -84,7 +84,7 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
             return rule
         if rule is None and self.per is None:
             name, value = next(iter(given.items()))
-            raise InvalidParameter(name, value, "given for a counter with windows: give per, too, such as 'hour'")
+            raise InvalidParameter(name, value, message=f"{name} needs windows: give per, too, such as 'hour'")
         return WindowRule(**given) if rule is None else replace(rule, **given)
 
 
@@ -104,12 +104,15 @@ class NewCounter(Rules, kw_only=True):
     def family_rule(self) -> FamilyRule:
         for name in ("alpha", "delta", "scheme", "adversary", "label_cap"):
             if getattr(self, name) is not None:
-                raise InvalidParameter(name, getattr(self, name), "left out for a family, which has epsilon")
+                message = f"{name} can't be used for a family, which has epsilon"
+                raise InvalidParameter(name, getattr(self, name), message=message)
         return FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon, windows=self._windows(None))
 
     def applied_to(self, config: Config) -> Config:
         if self.epsilon is not None:
-            raise InvalidParameter("epsilon", self.epsilon, "left out for a counter, which has alpha")
+            raise InvalidParameter(
+                "epsilon", self.epsilon, message="epsilon can't be used for a counter, which has alpha"
+            )
         return super().applied_to(config)
 
 

@@ -39,6 +39,7 @@ FIXED_FIELDS = ("per", "tz", "anchor", "kind", "rolling")  # with another calend
 MAX_BUDGETS = 10_000  # that operators created
 MAX_PERIODS_PER_SITE = 30_000  # one site cannot fill the memory: three periods each of 10,000 names
 BUDGETS_PER_SLICE = 1_000  # looked at in one go: three milliseconds
+_MAX_NAMES = "max_names can only be used for a name that ends with /*"
 
 
 class Budgets:
@@ -169,7 +170,7 @@ class Budgets:
             rule = replace(rule, max_names=rule.max_names or DEFAULT_MAX_NAMES)
             self.templates.add(name)
         elif rule.max_names is not None:
-            raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
+            raise InvalidParameter("max_names", rule.max_names, message=_MAX_NAMES)
         budget = self._new(name, rule)
         self._add(budget)
         self._pipeline.pending.mark_budget(name)
@@ -187,7 +188,7 @@ class Budgets:
         budget = self.get(name)
         rule = replace(budget.rule, **changes)
         if rule.max_names is not None and not is_template(name):
-            raise InvalidParameter("max_names", rule.max_names, "left out for a name that does not end with /*")
+            raise InvalidParameter("max_names", rule.max_names, message=_MAX_NAMES)
         for field in FIXED_FIELDS:
             before = getattr(budget.rule, field)
             if getattr(rule, field) != before:

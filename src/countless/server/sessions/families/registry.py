@@ -97,7 +97,7 @@ class FamilyRegistry:
         """Raise InvalidParameter for a counter, a series or a window whose counter is a family."""
         name = shard_name(counter).partition("{")[0]
         if name in self.by_name:
-            raise InvalidParameter("counter", counter, f"counted with family=True: {name!r} is a family")
+            raise InvalidParameter("counter", counter, message=f"{name!r} is a family: count it with family=True")
         as_group = parse_window(f"{counter}:0")
         if as_group is not None and as_group.series in self.windowed:  # a tombstone of this name is a watermark
             raise InvalidParameter("counter", counter, "a name that no windows of a family have")
@@ -121,7 +121,8 @@ class FamilyRegistry:
         _require_same_windows(family, window)
         if (family.rule.kind, family.rule.accuracy) != (rule.kind, rule.accuracy):
             kinds = {"labels": "a counter with labels", "values": f"a distribution of accuracy {family.rule.accuracy}"}
-            raise InvalidParameter("family", name, f"used as {kinds[family.rule.kind]}, as it was; or delete it first")
+            message = f"{name!r} is {kinds[family.rule.kind]}: use it as that, or delete it first"
+            raise InvalidParameter("family", name, message=message)
         if isinstance(family, ServedFamily) or window is None:
             return self.trackers[name]
         return family.open.get(window.period) or self._open_window(family, window.period, peer)
@@ -152,8 +153,8 @@ class FamilyRegistry:
         family.require_near(period)
         opened = sum(len(each.open) for each in self.windowed.values())
         if opened >= MAX_OPEN_PER_COUNTER * self._max_families or self._window_shares.is_full(peer):
-            allowed = "one of fewer windows that are open at once (max_counters)"
-            raise InvalidParameter("family", family.window_name(period), allowed)
+            message = "too many windows are open at once (max_counters)"
+            raise InvalidParameter("family", family.window_name(period), message=message)
         window = self.trackers[family.window_name(period)] = family.open_window(period)
         self._window_shares.add(window.name, peer)
         self._pipeline.pending.mark_family(window.name)
@@ -211,10 +212,11 @@ def _require_same_windows(family: AnyFamily, window: WindowName | None) -> None:
     windowed = family if isinstance(family, WindowedFamily) else None
     if window is None and windowed is not None:
         per = windowed.calendar.per
-        raise InvalidParameter("family", family.name, f"counted per {per}: the family has windows")
+        message = f"family {family.name!r} has windows: count it with per={per!r}"
+        raise InvalidParameter("family", family.name, message=message)
     if window is not None and windowed is None:
-        allowed = f"left out: the family {family.name!r} has no windows; delete it to get some"
-        raise InvalidParameter("per", window.per, allowed)
+        message = f"family {family.name!r} has no windows: count it without per, or delete it to get some"
+        raise InvalidParameter("per", window.per, message=message)
     if window is not None and windowed is not None and not windowed.calendar.same_as(window.calendar):
         allowed = f"{windowed.calendar!r}, as the family {family.name!r} has them; to change that, delete it"
         raise InvalidParameter("windows", repr(window.calendar), allowed)
