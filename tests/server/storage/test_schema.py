@@ -32,8 +32,8 @@ from countless.server.storage.base import (
 )
 from countless.server.storage.schema import SCHEMA
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import Join, LeaveAck
-from support.site_server import site_server
+from countless.wire.frames import VERSION, Hello, IncarnationRetired, Join
+from support.site_server import FakeConnection, site_server
 
 FIXTURES = Path(__file__).parent / "fixtures"
 FIXTURE = FIXTURES / "schema2_killed"
@@ -226,9 +226,11 @@ async def test_state_of_schema_5_is_loaded_completely_and_goes_on(tmp_path: Path
     assert list(store.load_windows()) == []
     assert list(store.load_budgets()) == ["tokens"]
     async with site_server(store, label_cap=1) as harness:
-        app, connection = await harness.connect("app", 9)
-        [*_, acknowledged] = await harness.send(app, connection, Join("odd@hour", 0, 4))
-        assert acknowledged == LeaveAck("odd@hour")  # its tombstone is no watermark
+        refused = FakeConnection()
+        assert await harness.server.on_hello(refused, Hello(VERSION, "app", 9)) is None
+        (retired,) = [item for item in refused.received if isinstance(item, IncarnationRetired)]
+        assert "odd@hour" in dict(retired.known_counts)  # its tombstone is no watermark: it has a count
+        app, connection = await harness.connect("app", 10)
         await harness.send(app, connection, Join("new@hour:490000", 0, 4))
         with pytest.raises(InvalidParameter, match="a name that no windows of another counter have"):
             harness.server.create("odd", Config(windows=WindowRule("hour")))
