@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from countless.agent.statsd import MAX_COUNT, SCALE, Labels, Reason, Sample, parse
-from countless.wire.names import is_counter
+from countless.wire.keys import is_counter
 
 NO_LABELS: Labels = ()
 

@@ -12,7 +12,7 @@ from countless.server.settings import Settings
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
 from countless.wire.families import MAX_LABELS_BYTES, FamilyLabels, FamilyReport
 from countless.wire.frames import MAX_FRAME_BYTES, MAX_NUMBER, encode_frames
-from countless.wire.names import MAX_NAME_CHARS
+from countless.wire.keys import MAX_NAME_CHARS
 from countless.wire.nats_subjects import DataFrame, encode_data
 
 BROKER_BYTES = 1 << 20  # the default of a broker for one message

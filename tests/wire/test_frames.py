@@ -59,7 +59,7 @@ from countless.wire.frames import (
     encode_frames,
     retired_items,
 )
-from countless.wire.names import MAX_NAME_CHARS
+from countless.wire.keys import MAX_NAME_CHARS
 
 pack = msgspec.msgpack.encode
 

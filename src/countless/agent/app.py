@@ -20,7 +20,7 @@ from countless.agent.metrics import exposition
 from countless.agent.parts import Agent
 from countless.agent.statsd import MAX_COUNT, Reason
 from countless.client.counter import Counter
-from countless.wire.names import is_label
+from countless.wire.keys import is_label
 
 _PROBLEMS = {
     Reason.NAME: "must be printable, at most 500 characters with all labels and its window, and not end like @hour",

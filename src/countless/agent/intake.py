@@ -21,7 +21,7 @@ from countless.client.client import Client
 from countless.client.counter import Counter
 from countless.core.calendar import calendar_of
 from countless.errors import InvalidParameter
-from countless.wire.names import series_name, validate_counter, validate_name
+from countless.wire.keys import series_name, validate_counter, validate_name
 from countless.wire.windows import window_name
 
 log = logging.getLogger("countless.agent")

@@ -17,7 +17,7 @@ from countless.client.client import Client
 from countless.errors import InvalidParameter
 from countless.http_protocol import http_protocol
 from countless.systemd import notify
-from countless.wire.names import validate_counter
+from countless.wire.keys import validate_counter
 
 MAX_PORT = 65_535
 

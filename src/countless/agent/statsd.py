@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from countless.wire.names import is_counter, is_label
+from countless.wire.keys import is_counter, is_label
 
 SCALE = 10**18  # amounts are integers in units of 1/SCALE of an event
 MAX_LINE_BYTES = 4096  # twice the longest name with labels

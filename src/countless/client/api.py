@@ -14,7 +14,7 @@ from countless.client.transport.endpoint import Endpoint, no_coordinator, port_h
 from countless.errors import InvalidParameter, ServiceError
 from countless.tls import client_tls_context
 from countless.token_file import token_problem
-from countless.wire.names import validate_name
+from countless.wire.keys import validate_name
 
 MAX_TIMEOUT_S = 86_400
 _NEEDED = re.compile(r"a token of scope (\w+).* is needed")  # as the coordinator answers

@@ -35,7 +35,7 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
 from countless.core.parameters import require_integer, require_seconds
 from countless.errors import CounterRefused, InvalidParameter
-from countless.wire.names import NAME_RULE, validate_counter, validate_name
+from countless.wire.keys import NAME_RULE, validate_counter, validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 from countless.wire.windows import parse_window

@@ -11,7 +11,7 @@ from inspect import iscoroutinefunction
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 from countless.errors import InvalidParameter
-from countless.wire.names import is_label, overflow_name, series_name, validate_name
+from countless.wire.keys import is_label, overflow_name, series_name, validate_name
 
 LABEL_CAP = 2000
 P = ParamSpec("P")

@@ -35,7 +35,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.randomness import SystemRandom
 from countless.wire.frames import BudgetLeave
-from countless.wire.names import validate_name
+from countless.wire.keys import validate_name
 from countless.wire.nats_url import Broker
 from countless.wire.windows import parse_window, window_name
 

@@ -16,7 +16,7 @@ from countless.client.api import AnswerStream, ApiClient
 from countless.client.session.backoff import Backoff
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter, ServiceError
-from countless.wire.names import validate_name
+from countless.wire.keys import validate_name
 
 log = logging.getLogger("countless")
 

@@ -26,7 +26,7 @@ from countless.errors import ProtocolError
 from countless.wire import families
 from countless.wire.codec import MESSAGES, decode_trigger, encode_field
 from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels, LabelCap
-from countless.wire.names import MAX_NAME_CHARS, require_name
+from countless.wire.keys import MAX_NAME_CHARS, require_name
 
 VERSION = 3
 OLDEST_VERSION = 1  # that coordinators accept. Its `GeometricGrowth` has an alpha only

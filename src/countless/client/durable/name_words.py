@@ -3,7 +3,7 @@
 from zlib import crc32
 
 from countless.errors import ProtocolError
-from countless.wire.names import require_name
+from countless.wire.keys import require_name
 
 IS_BUDGET, IS_FREE, IS_FAMILY = 1 << 31, 1 << 30, 1 << 29  # flags; the length is in the bits below them
 

@@ -13,7 +13,7 @@ from countless.core.family.site import require_label
 from countless.core.site import require_increment
 from countless.errors import InvalidParameter
 from countless.wire.families import KnownFamily
-from countless.wire.names import overflow_name
+from countless.wire.keys import overflow_name
 
 Deliver = Callable[[str, tuple[UpMessage, ...]], None]  # called under the lock with the messages that are due
 

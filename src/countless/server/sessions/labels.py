@@ -7,7 +7,7 @@ site id of its own, as if it were one more site: the total over all series stays
 
 from countless.core.messages import SiteId, SiteName
 from countless.server.storage.base import MembershipKey
-from countless.wire.names import overflow_name
+from countless.wire.keys import overflow_name
 from countless.wire.windows import parse_window, shard_name
 
 _SEPARATOR = "\n"  # names are printable, so no name contains it

@@ -18,7 +18,7 @@ from countless.server.sessions.windows.windowed_counter import AnyCounter, Windo
 from countless.server.settings import Settings, require_config
 from countless.server.storage.base import COUNTER, Config, CounterFields, Owned, WindowFields, WindowKey
 from countless.server.storage.commit import CommitPipeline
-from countless.wire.names import overflow_name, validate_name
+from countless.wire.keys import overflow_name, validate_name
 from countless.wire.windows import WindowName, parse_window, window_group
 
 MAX_NAMED = 5  # sites in an error

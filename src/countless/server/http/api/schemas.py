@@ -17,7 +17,7 @@ from countless.server.http.api.schema_types import Anchor, Moment, described
 from countless.server.http.api.window_schemas import WindowsStatus
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
 from countless.server.storage.base import Config
-from countless.wire.names import MAX_NAME_CHARS
+from countless.wire.keys import MAX_NAME_CHARS
 
 
 def _numbers(keep: Mapping[str, int]) -> str:

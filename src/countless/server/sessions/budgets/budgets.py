@@ -31,7 +31,7 @@ from countless.server.storage.base import BUDGET, GIVEN_UP, Owned, SavedBudget, 
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
-from countless.wire.names import validate_name
+from countless.wire.keys import validate_name
 
 log = logging.getLogger("countless.budgets")
 

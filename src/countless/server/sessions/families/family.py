@@ -19,7 +19,7 @@ from countless.server.sessions.losses import Loss
 from countless.server.storage.base import FamilyFields, SavedFamily
 from countless.server.storage.pending import PersistentFamilyWindows
 from countless.server.storage.save_health import SaveHealth
-from countless.wire.names import overflow_name
+from countless.wire.keys import overflow_name
 
 SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
 

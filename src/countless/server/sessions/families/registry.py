@@ -17,7 +17,7 @@ from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.settings import Settings
 from countless.server.storage.base import COUNTER, SITE, Owned, SavedFamily, site_name
 from countless.server.storage.commit import CommitPipeline
-from countless.wire.names import validate_name
+from countless.wire.keys import validate_name
 from countless.wire.windows import WindowName, parse_window, shard_name, window_group
 
 

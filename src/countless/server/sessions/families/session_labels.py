@@ -15,7 +15,7 @@ from countless.server.sessions.session_table import Session
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import FamilyLabels, LabelCap
 from countless.wire.frames import LABEL_CAP_VERSION
-from countless.wire.names import is_valid_name
+from countless.wire.keys import is_valid_name
 
 log = logging.getLogger("countless")
 

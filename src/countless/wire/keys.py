@@ -1,0 +1,166 @@
+"""Keys: what a count belongs to, as a value. Names of counters, series and windows are made and read only here.
+
+    requests                                          a counter, or a family
+    requests{route="/a"}                              a series: a counter with labels
+    requests@hour:490123                              a window: hours of UTC
+    requests{route="/a"}@day,Europe/Berlin,6:20408    days that begin at six, of a series
+    requests@hour                                     all windows together
+
+The number of a window is that of `Calendar.period_at`. Frames have these texts; everything else has a `Key`.
+"""
+
+import re
+from typing import NamedTuple
+
+from countless.core.calendar import PERIODS, Calendar, calendar_of, require_anchor
+from countless.errors import InvalidParameter, ProtocolError
+
+COUNTER = "counter"
+FAMILY = "family"  # or a distribution
+BUDGET = "budget"
+ALL = -1  # as a period: all windows together
+
+MAX_NAME_CHARS = 500  # a counter with its labels
+NAME_RULE = f"1 to {MAX_NAME_CHARS} printable characters"
+_IN_NO_COUNTER = frozenset(":|,;[]{}")  # the agent's lines have a meaning for them, or other dialects of StatsD
+_LABEL = re.compile(r"\w[\w./-]*")
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+_WINDOWS = re.compile(
+    rf"(?P<name>.+)@(?P<calendar>(?P<per>{'|'.join(PERIODS)})(?:,(?P<tz>[A-Za-z0-9/_+-]+),(?P<anchor>[0-9]{{1,2}}))?)"
+    r"(?::(?P<period>[0-9]{1,12}))?",
+    re.DOTALL,
+)
+
+
+class Key(NamedTuple):
+    """A counter, family or budget, or one of its windows or periods.
+
+    Sites and the coordinator may use different calendars by mistake: then their windows have different keys. Budgets
+    have no calendar here, because it comes from the coordinator.
+    """
+
+    kind: str
+    name: str  # with its labels
+    calendar: str = ""  # empty without windows; else as in the text: "hour", "day,Europe/Berlin,6"
+    period: int = 0
+
+    def __str__(self) -> str:
+        """The text in frames; of a budget its name, because frames have its period in a field of its own.
+
+        >>> str(Key(COUNTER, "requests", "hour", 490123)), str(Key(COUNTER, "requests", "hour", ALL))
+        ('requests@hour:490123', 'requests@hour')
+        """
+        if not self.calendar:
+            return self.name
+        return f"{self.name}@{self.calendar}" if self.period == ALL else f"{self.name}@{self.calendar}:{self.period}"
+
+    @property
+    def is_window(self) -> bool:
+        return self.calendar != "" and self.period != ALL
+
+    def window(self, period: int) -> "Key":
+        return Key(self.kind, self.name, self.calendar, period)
+
+
+def key_of(kind: str, text: str) -> Key:
+    """Raises ProtocolError for a calendar or a number that is spelt differently from `str(key)`.
+
+    >>> key_of(COUNTER, 'requests{route="/a"}@day,Europe/Berlin,6:20408')
+    Key(kind='counter', name='requests{route="/a"}', calendar='day,Europe/Berlin,6', period=20408)
+    >>> key_of(FAMILY, "requests")
+    Key(kind='family', name='requests', calendar='', period=0)
+    """
+    found = None if kind == BUDGET else _WINDOWS.fullmatch(text)
+    if found is None:
+        return Key(kind, text)
+    name, calendar, per, tz, anchor, period = found.groups()
+    if anchor is not None:
+        calendar = _calendar_text(per, tz, int(anchor))
+    key = Key(kind, name, calendar, ALL if period is None else int(period))
+    if str(key) != text:
+        raise ProtocolError(f"{text[:50]!r} is spelt {str(key)!r}")
+    return key
+
+
+# Calendars
+
+
+def calendar_text(calendar: Calendar) -> str:
+    """The `calendar` of a key.
+
+    >>> calendar_text(Calendar("day", "Europe/Berlin", 6)), calendar_text(Calendar("hour"))
+    ('day,Europe/Berlin,6', 'hour')
+    """
+    return _calendar_text(calendar.per, calendar.tz, calendar.anchor)
+
+
+def _calendar_text(per: str, tz: str, anchor: int) -> str:
+    usual = tz == "UTC" and anchor == require_anchor(None, per)
+    return per if usual else f"{per},{tz},{anchor}"
+
+
+def calendar_fields(text: str) -> tuple[str, str, int | None]:
+    """`per`, `tz` and `anchor`.
+
+    >>> calendar_fields("day,Europe/Berlin,6"), calendar_fields("hour")
+    (('day', 'Europe/Berlin', 6), ('hour', 'UTC', None))
+    """
+    per, *rest = text.split(",")
+    return (per, rest[0], int(rest[1])) if rest else (per, "UTC", None)
+
+
+def parse_calendar(text: str) -> Calendar:
+    """Raises InvalidParameter if this machine does not know the time zone, or the anchor is out of range."""
+    return calendar_of(*calendar_fields(text))
+
+
+# Names
+
+
+def require_name(name: object, what: str) -> str:
+    """Return `name`; raise `ProtocolError` unless it is 1 to MAX_NAME_CHARS printable characters."""
+    if not is_valid_name(name):
+        raise ProtocolError(f"{what} is {str(name)[:50]!r}: it must be {NAME_RULE}")
+    return str(name)
+
+
+def validate_name(name: object, parameter: str = "counter") -> str:
+    """Return a name that a program gave; raise `InvalidParameter` where `require_name` raises `ProtocolError`."""
+    if not is_valid_name(name):
+        raise InvalidParameter(parameter, name, NAME_RULE)
+    return str(name)
+
+
+def is_valid_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME_CHARS and name.isprintable()
+
+
+def is_counter(name: object) -> bool:
+    return is_valid_name(name) and _IN_NO_COUNTER.isdisjoint(str(name))
+
+
+def validate_counter(name: object, parameter: str = "counter") -> str:
+    """Return the name of a counter without labels that a program gave; raise InvalidParameter if it may not have it."""
+    if not is_counter(name):
+        raise InvalidParameter(parameter, name, f"{NAME_RULE}, and none of {' '.join(sorted(_IN_NO_COUNTER))}")
+    return str(name)
+
+
+def is_label(name: str) -> bool:
+    """Letters, digits, `_`, `.`, `/` and `-`; the first is a letter, a digit or `_`."""
+    return _LABEL.fullmatch(name) is not None
+
+
+def series_name(counter: str, labels: dict[str, str]) -> str:
+    """The name of a series (a counter with labels), the same for every order of the labels.
+
+    >>> series_name("requests", {"route": "/a", "code": "200"})
+    'requests{code="200",route="/a"}'
+    """
+    pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in sorted(labels.items()))
+    return f"{counter}{{{','.join(pairs)}}}"
+
+
+def overflow_name(counter: str) -> str:
+    """The series that receives the events of all label combinations beyond the cap."""
+    return series_name(counter, {"overflow": "true"})
