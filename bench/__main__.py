@@ -3,12 +3,17 @@
 python -m bench                    the sections below that take a minute or two each
 python -m bench plans scaling      these sections
 python -m bench plans --write      and write their tables into the docs
+python -m bench load --against v1  five runs each of this section here and in the tree of v1, by turns
 """
 
+import argparse
+import json
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import NamedTuple
 
+from bench import against, figures
 from tools.tables import publish
 
 
@@ -59,18 +64,32 @@ LONG = {
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
     "scale-simulation": Section("simulate", "large", ("scale-simulation",)),
 }
+COMPARED = ("hot-path", "load", "kept-windows")  # their figures are processor time and memory
 
 
 def main(arguments: list[str]) -> None:
     known = SECTIONS | LONG
-    names = [argument for argument in arguments if argument != "--write"]
-    for name in names:
+    parser = argparse.ArgumentParser("python -m bench", description="The numbers that the docs quote.")
+    parser.add_argument("sections", nargs="*", help="default: those that take a minute or two")
+    parser.add_argument("--write", action="store_true", help="write the tables into the docs")
+    parser.add_argument(
+        "--against", metavar="REV", help="compare with this commit, whose tree runs by turns with this one"
+    )
+    parser.add_argument("--turns", type=int, default=5, help="of a comparison; their median is printed (default: 5)")
+    parser.add_argument("--figures", type=Path, metavar="FILE", help="write what a comparison needs, as JSON")
+    options = parser.parse_args(arguments)
+    for name in options.sections:
         if name not in known:
             sys.exit(f"bench: no section {name!r}; there are: {', '.join(known)}")
-    for name in names or SECTIONS:
+    if options.against:
+        return against.compare(options.sections or [*COMPARED], options.against, options.turns)
+    for name in options.sections or SECTIONS:
         print(f"\n== {name}", flush=True)
         module, function, _ = known[name]
-        publish(getattr(import_module(f"bench.{module}"), function)() or (), "--write" in arguments)
+        publish(getattr(import_module(f"bench.{module}"), function)() or (), options.write)
+    if options.figures is not None:
+        options.figures.write_text(json.dumps(figures.measured))
+    return None
 
 
 if __name__ == "__main__":

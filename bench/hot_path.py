@@ -13,6 +13,7 @@ from time import time as now
 
 from prometheus_client import CollectorRegistry, Counter
 
+from bench import figures
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.budgets.local_periods import NewLocal
 from countless.client.durable.budget import DurableBudget
@@ -77,8 +78,10 @@ def increments() -> None:
             "kept windows": (windows_of(lambda name: written).add, 200_000),
             "theirs": (rival.inc, 200_000),
         }
-        ours, windows, kept, kept_windows, theirs = side_by_side(calls).values()
+        times = side_by_side(calls)
         file.delete()
+    figures.add("ns of add()", times)
+    ours, windows, kept, kept_windows, theirs = times.values()
     print(f"site.add()                      {ours:8.0f} ns   {ours / theirs:.2f} of prometheus_client (bar 0.25)")
     print(f"the same with windows           {windows:8.0f} ns   {windows / ours:.2f} of add() (bar 2)")
     print(f"the same with a state_dir       {kept:8.0f} ns   {kept / theirs:.2f}")
@@ -108,6 +111,7 @@ def requests() -> None:
         }
         times = side_by_side(calls)
         file.delete()
+    figures.add("ns of a request", times)
     for name, time in times.items():
         bar = " (bar 2)" if name in ("take()", "take() with periods") else ""
         print(f"{name:31} {time:8.0f} ns   {time / times['add()']:.2f} of add(){bar}")
@@ -145,6 +149,7 @@ def throughput() -> None:
     runs = [[drive(scheme) for scheme in schemes] for _ in range(15)]
     for scheme, own in zip(schemes, zip(*runs, strict=True), strict=True):
         sent, seconds, reports = min(own, key=lambda run: run[1])
+        figures.add("µs of a message", {scheme: 1e6 * seconds / sent})
         rates = f"{sent / seconds:10,.0f} messages a second, {reports / seconds:10,.0f} of them reports"
         print(f"{scheme:13} {rates} (bar 180,000)")
 
@@ -178,6 +183,7 @@ def memory() -> None:
         site.advance(1_000_000)
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    figures.add("bytes", {"a site and its local counter": used / len(counters)})
     print(f"{used / len(counters):.0f} bytes for a site and its local counter (bar 500)")
 
 

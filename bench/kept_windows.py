@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
 
+from bench import figures
 from countless.core.windows.rule import WindowRule
 from countless.server.connection import Connection
 from countless.server.sessions.site_server import SiteServer
@@ -102,6 +103,15 @@ async def measure(counters: int, windows: int) -> tuple[str, ...]:
         clock = Clock()
         async with running(path, clock) as (server, loaded):
             at_edge = await edge(server, clock, counters)
+    figures.add(
+        f"{windows} windows each",
+        {
+            "bytes of one in memory": in_memory,
+            "bytes of one on disk": on_disk,
+            "processor s of loading all": loaded,
+            "processor µs of an edge, for each counter": at_edge / counters * 1e6,
+        },
+    )
     return (
         f"{counters:,} counters, {windows:,} windows each",
         f"{in_memory:.0f} bytes",

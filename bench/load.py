@@ -17,7 +17,7 @@ from threading import Condition, Thread
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
-from bench import adds, fleet, outage
+from bench import adds, figures, fleet, outage
 from bench.coordinator import Coordinator
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
@@ -126,6 +126,8 @@ def memory(coordinator: Coordinator, fleets: Fleets, scheme: str) -> None:
     each = (joined - connected) / (SITES * fleet.COUNTERS_EACH)
     print(f"a counter at a site             {each:8.1f} kB   ({fleet.COUNTERS_EACH} counters at each site)")
     total = (joined - counters) / SITES
+    figures.add("kB", {"an empty coordinator": empty, "a connected site": (connected - counters) / SITES})
+    figures.add("kB", {"a counter": (counters - empty) / COUNTERS, "a counter at a site": each})
     print(f"a connected site with these     {total:8.1f} kB", flush=True)
 
 
@@ -150,6 +152,7 @@ def ingest(coordinator: Coordinator, fleets: Fleets, per_frame: int) -> tuple[fl
     results = fleets.all("load", 0, SECONDS, per_frame)
     used = coordinator.processor_seconds - before
     sent, seconds = int(sum(number for number, _ in results)), max(seconds for _, seconds in results)
+    figures.add("processor µs of a report", {f"{per_frame} in a frame": 1e6 * used / sent})
     print(
         f"{per_frame:>2} reports in a frame: {sent / used:10,.0f} reports a processor second (bar 40,000), "
         f"{sent / seconds:,.0f} a second ({sent:,} reports in {seconds:.1f} s, {used:.1f} s of them at work)",

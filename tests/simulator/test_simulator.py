@@ -5,6 +5,7 @@ A failure prints the command that repeats it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -33,6 +34,7 @@ from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.pending import PendingChanges
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.simulator import outcomes
 from countless.simulator.runs import Run
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
@@ -54,9 +56,11 @@ def test_seeds_on_several_cores_name_the_command_of_a_failure(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     run = Run(range(22), "counters", "memory", actions=5)
-    assert run.on_cores(2) == 0
+    assert run.on_cores(2).failures == []
     retires_with_nothing(monkeypatch)
-    assert Run(range(1), "counters", "memory", actions=100).on_cores(2) == 1
+    found = Run(range(1), "counters", "memory", actions=100).on_cores(2)
+    assert len(found.failures) == 1
+    assert found.digests == {0: outcomes.FAILED}
     assert "--seed 0 --profile 'counters' --store memory --actions 100" in capfd.readouterr().err
 
 
@@ -323,6 +327,15 @@ CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 91),
     pytest.param(cluster_mutants.joins_parts_of_two_records, "small frames", 1, marks=pytest.mark.soak),
 ]
+LISTED = Path(__file__).with_name("mutants.txt")
+
+
+def test_mutants_are_those_of_the_list() -> None:
+    """A mistake that no test makes any more would not be missed."""
+    both = [(mutant, "memory") for mutant in MUTANTS]
+    both += [(getattr(mutant, "values", mutant), "cluster") for mutant in CLUSTER_MUTANTS]
+    lines = [f"{profile}, {store}: {mutate.__name__}" for (mutate, profile, _), store in both]
+    assert LISTED.read_text(encoding="ascii").splitlines() == sorted(lines)
 
 
 @pytest.mark.slow

@@ -361,13 +361,19 @@ class SiteSocket:
     """What `NatsTransport` uses of `NatsSocket`."""
 
     def __init__(
-        self, broker: SimulatedBroker, wire: Wire, notify: Callable[[], None], watch: Callable[[bytes], None]
+        self,
+        broker: SimulatedBroker,
+        wire: Wire,
+        notify: Callable[[], None],
+        watch: Callable[[bytes], None],
+        record: Callable[[int, bytes], None],
     ) -> None:
         self.discovered: list[BrokerNode] = []
         self._broker = broker
         self._wire = wire
         self._notify = notify
         self._watch = watch
+        self._record = record
         self._loop = asyncio.get_running_loop()
         self._subscribers: list[Subscriber] = []
         self._arrived: list[Delivery] = []
@@ -378,6 +384,7 @@ class SiteSocket:
         return bool(self._arrived) or self._lost is not None
 
     def publish(self, subject: str, payload: bytes, reply: str = "") -> None:
+        self._record(UP, payload)
         self._wire.travel(UP, self._broker.publish, subject, payload, reply)
 
     def subscribe(self, subject: str) -> int:

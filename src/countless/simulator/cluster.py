@@ -29,6 +29,7 @@ from countless.simulator.broker import (
     Wire,
 )
 from countless.simulator.coordinator import Conditions, Endpoint, unowned
+from countless.simulator.network import DOWN
 from countless.simulator.reader import OnEvent
 from countless.simulator.restore import Knowledge
 from countless.simulator.virtual_loop import InlineExecutor, TakesTurns, new_group
@@ -247,10 +248,12 @@ class Cluster:
                 raise ConnectionLost("the network is cut")
 
             def watch(payload: bytes) -> None:
+                endpoint.record(DOWN, payload)
                 message = decode_downlink(payload)
                 if isinstance(message, DataFrame):
                     endpoint.watch(transport, decode_down(message.frame))
 
-            return SiteSocket(self._broker, Wire(self._conditions.delay), transport.notify, watch)
+            wire = Wire(self._conditions.delay)
+            return SiteSocket(self._broker, wire, transport.notify, watch, endpoint.record)
 
         return SimulatedNatsTransport(endpoint.site, SHARDS, open_socket, notify, self._loop.time)

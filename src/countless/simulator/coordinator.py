@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from countless.client.transport.base import ConnectionLost, Transport
@@ -49,6 +50,9 @@ class Endpoint(Protocol):
 
     def watch(self, transport: AnyTransport, items: list[DownItem]) -> None:
         """Is told what a coordinator sends, whether it arrives or not."""
+
+    def record(self, direction: int, frame: bytes) -> None:
+        """A frame is sent, `UP` or `DOWN`."""
 
 
 class Service(Protocol):
@@ -229,7 +233,8 @@ class CoordinatorProcess:
                 raise ConnectionLost("the network is cut")
             if not self._up:
                 raise ConnectionLost("no coordinator")
-            link = Link(transport, self._conditions.delay, lambda items: endpoint.watch(transport, items))
+            watch = partial(endpoint.watch, transport)
+            link = Link(transport, self._conditions.delay, watch, endpoint.record)
             self._links.append(link)
             self._tasks.append(asyncio.get_running_loop().create_task(self._serve(self._server, link)))
             return link

@@ -33,11 +33,18 @@ class Listener(Protocol):
 class Link:
     """One connection; for the coordinator it is a `Connection`."""
 
-    def __init__(self, listener: Listener, delay: Callable[[], float], watch: Callable[[list[DownItem]], None]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        delay: Callable[[], float],
+        watch: Callable[[list[DownItem]], None],
+        record: Callable[[int, bytes], None],
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._delay = delay
         self._watch = watch  # is told what the coordinator sends
+        self._record = record  # of frames: their direction, and their bytes
         self._arrival = [0.0, 0.0]  # of the last frame in each direction
         self._under_way: tuple[deque[Arrival], deque[Arrival]] = deque(), deque()
         self._held_until = 0.0  # frames to the coordinator
@@ -52,6 +59,7 @@ class Link:
     def send_up(self, frame: bytes) -> None:
         if not self._client_open:
             raise ConnectionLost("the connection is closed")
+        self._record(UP, frame)
         self._travel(UP, self.arrived.put_nowait, frame)
 
     def close_at_client(self) -> None:
@@ -63,6 +71,7 @@ class Link:
         if self._server_open:
             self._watch(items)
             for frame in encode_frames(items):
+                self._record(DOWN, frame)
                 self._travel(DOWN, self._listener.on_frame, self, frame)
 
     def close(self, code: int, reason: str) -> None:

@@ -13,6 +13,7 @@ from countless.server.http.answers.published import public_view
 from countless.server.http.answers.sums import find_parts, summed
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.site_server import SiteServer
+from countless.simulator.transcript import Transcript
 from countless.simulator.truth import Truth
 
 _RETRY_S = 1.0
@@ -31,7 +32,13 @@ class Reader:
     """Runs until it is cancelled. `failure` is the first thing that was wrong."""
 
     def __init__(
-        self, counter: str, families: tuple[str, ...], service: Watchable, truth: Truth, rng: RandomSource
+        self,
+        counter: str,
+        families: tuple[str, ...],
+        service: Watchable,
+        truth: Truth,
+        rng: RandomSource,
+        transcript: Transcript,
     ) -> None:
         self.counter = counter
         self.failure: Exception | None = None
@@ -39,6 +46,7 @@ class Reader:
         self._service = service
         self._truth = truth
         self._rng = rng
+        self._transcript = transcript
         self._of_family = any(counter.startswith(family) for family in families)
         self._shown: PublicAnswer | None = None
 
@@ -66,6 +74,7 @@ class Reader:
                 self._on_answer(msgspec.json.decode(line[6:], type=PublicAnswer))
 
     def _on_answer(self, answer: PublicAnswer) -> None:
+        self._transcript.add("reader", repr(_shown(answer)).encode())  # without its time, that of the real clock
         before, total = self._shown, self._truth.total(self.counter)
         if before is not None and self._falls(before, answer):
             raise InvariantBroken(f"a reader of {self.counter} was shown {before}, and then {answer}")

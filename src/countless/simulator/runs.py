@@ -8,6 +8,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from countless.errors import InvariantBroken
+from countless.simulator.outcomes import FAILED
 from countless.simulator.trial import ACTIONS, Trial
 
 PROGRESS_S = 60.0
@@ -20,6 +21,11 @@ def _collect_rarely() -> None:
     gc.set_threshold(50_000)
 
 
+class Outcomes(NamedTuple):
+    digests: dict[int, str]  # by seed
+    failures: list[str]  # each has the command that repeats its seed
+
+
 class Run(NamedTuple):
     """Seeds, and what is chosen for all of them instead of by each seed."""
 
@@ -28,40 +34,40 @@ class Run(NamedTuple):
     store: str | None = None
     actions: int = ACTIONS
 
-    def failures(self) -> list[str]:
-        """Each has the command that repeats its seed."""
-        found = []
+    def outcomes(self) -> Outcomes:
+        found = Outcomes({}, [])
         for seed in self.seeds:
             try:
-                Trial.drawn(seed, self.profile, self.store)._replace(actions=self.actions).run()
+                result = Trial.drawn(seed, self.profile, self.store)._replace(actions=self.actions).run()
+                found.digests[seed] = result.digest
             except InvariantBroken as error:
-                found.append(str(error))
+                found.digests[seed] = FAILED
+                found.failures.append(str(error))
         return found
 
     def parts(self) -> Iterator["Run"]:
         for first in range(0, len(self.seeds), _SEEDS_PER_TASK):
             yield self._replace(seeds=self.seeds[first : first + _SEEDS_PER_TASK])
 
-    def on_cores(self, cores: int) -> int:
-        """How many have failed."""
-        began, done, failed = monotonic(), 0, 0
+    def on_cores(self, cores: int) -> Outcomes:
+        began, all_found = monotonic(), Outcomes({}, [])
         report_at = began + PROGRESS_S
         with ProcessPoolExecutor(cores, initializer=_collect_rarely) as pool:
-            waiting: dict[Future[list[str]], int] = {
-                pool.submit(part.failures): len(part.seeds) for part in self.parts()
-            }
+            waiting: set[Future[Outcomes]] = {pool.submit(part.outcomes) for part in self.parts()}
             try:
                 while waiting:
-                    for future in wait(waiting, max(0.0, report_at - monotonic()), FIRST_COMPLETED).done:
-                        done += waiting.pop(future)
-                        failed += len(future.result())
-                        for failure in future.result():
+                    done, waiting = wait(waiting, max(0.0, report_at - monotonic()), FIRST_COMPLETED)
+                    for found in (future.result() for future in done):
+                        all_found.digests.update(found.digests)
+                        all_found.failures.extend(found.failures)
+                        for failure in found.failures:
                             print(failure, file=sys.stderr, flush=True)
                     if monotonic() >= report_at:
                         report_at += PROGRESS_S
                         minutes = (monotonic() - began) / 60
-                        print(f"{done:,} of {len(self.seeds):,} seeds, {failed} failed, {minutes:.0f} min", flush=True)
+                        seeds = f"{len(all_found.digests):,} of {len(self.seeds):,} seeds"
+                        print(f"{seeds}, {len(all_found.failures)} failed, {minutes:.0f} min", flush=True)
             except BaseException:  # such as Ctrl-C: what has not begun is not waited for
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        return failed
+        return all_found

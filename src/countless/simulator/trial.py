@@ -96,10 +96,11 @@ class Result(NamedTuple):
     events: int
     seconds: float
     seen: Counter[str]  # items that the coordinator has sent, by kind
+    digest: str
 
     def __str__(self) -> str:
         seen = ", ".join(f"{number} {kind}" for kind, number in sorted(self.seen.items()))
-        return f"{self.trial}: {self.events} events in {self.seconds:.3f} s; {seen}"
+        return f"{self.trial}: {self.events} events in {self.seconds:.3f} s; {seen}; digest {self.digest}"
 
 
 class Trial(NamedTuple):
@@ -171,7 +172,8 @@ class Trial(NamedTuple):
             world.truth.check_all_known(world.service.servers(), kept)
             _raise(loop)
             events = sum(world.truth.events.values()) + sum(world.truth.labels.values())
-            return Result(self, events, loop.time(), world.seen)
+            world.record_answers()
+            return Result(self, events, loop.time(), world.seen, world.transcript.digest)
         finally:
             await world.close()
 

@@ -22,7 +22,8 @@ from countless.simulator.family_steps import check_steps
 from countless.simulator.process import OpenTransport, Process, in_file
 from countless.simulator.reader import Reader
 from countless.simulator.spending import Spending
-from countless.simulator.truth import Label, Truth, Undelivered
+from countless.simulator.transcript import Transcript
+from countless.simulator.truth import Label, Truth, Undelivered, known_counts, known_labels
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
 from countless.wire.windows import parse_window, shard_name
 
@@ -90,6 +91,9 @@ class Watched(NamedTuple):
     def watch(self, transport: AnyTransport, items: list[DownItem]) -> None:
         self.world.watch(self.process, transport, items)
 
+    def record(self, direction: int, frame: bytes) -> None:
+        self.world.transcript.add(f"{self.site} {direction}", frame)
+
 
 class World:
     """Must be made in the running loop. `store` is that of one coordinator, or "cluster": several behind a broker."""
@@ -101,6 +105,7 @@ class World:
         self._loop = asyncio.get_running_loop()
         self.profile = profile
         self.truth = Truth()
+        self.transcript = Transcript()
         self.disk_is_full = False
         self.healed = False
         self.seen: Counter[str] = Counter()  # items that the coordinator has sent, by kind
@@ -131,7 +136,7 @@ class World:
         watched = (*profile.counters[:1], *profile.windows, *profile.families, *labels)
         readers = rng.spawn("reader")
         name = watched[readers.randbelow(len(watched))]
-        self._reader = Reader(name, profile.families, self.service, self.truth, readers)
+        self._reader = Reader(name, profile.families, self.service, self.truth, readers, self.transcript)
         self._reading = self._loop.create_task(self._reader.run())
 
     async def close(self) -> None:
@@ -493,6 +498,13 @@ class World:
             kept.events.update(process.client.counts)
             kept.labels.update({label: n for label, n in process.client.labels.items() if parse_window(label[0])})
         return kept
+
+    def record_answers(self) -> None:
+        """What the coordinators know in the end."""
+        for server in self.service.servers():
+            published = {name: counter.largest_published for name, counter in server.counters.items()}
+            for known in (known_counts(server), known_labels(server), published):
+                self.transcript.add("answers", repr(sorted(known.items())).encode())
 
     def _still_member(self) -> str | None:
         """Of a counter or window, although its client is closed and all is delivered."""
