@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parent
 HANGING = """
-import asyncio, threading, time
+import asyncio, threading, time, uvloop
 
 def other_thread(): time.sleep(60)
 
@@ -27,6 +27,10 @@ def test_task():
         while True:
             await asyncio.sleep(0)
     asyncio.run(main())
+
+def test_uvloop():
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(asyncio.Event().wait())
 
 def test_next(): pass
 """
@@ -53,8 +57,8 @@ def run(directory: Path, program: str, *options: str) -> "subprocess.CompletedPr
 def test_hanging_test_fails_with_the_stacks_of_all_threads_and_tasks_and_the_next_one_runs(tmp_path: Path) -> None:
     done = run(tmp_path, HANGING)
     assert done.returncode == 1, done.stderr
-    assert "2 failed, 1 passed" in done.stdout
-    thread, task = done.stdout.split("_ test_task _")
+    assert "3 failed, 1 passed" in done.stdout
+    thread, task = done.stdout.split("_ test_uvloop _")[0].split("_ test_task _")
     for found, places in ((thread, ("other_thread", "test_thread")), (task, ("other_task", "main"))):
         assert "Hang: not done after 0.5 s" in found
         assert all(f"in {place}\n" in found for place in places)

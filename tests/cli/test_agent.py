@@ -59,7 +59,7 @@ def test_other_addresses_than_loopback_need_allow_plaintext(rejected: Run) -> No
 def test_invalid_values_are_refused(rejected: Run) -> None:
     one_line(rejected("--url", "nope://x"), "url = 'nope://x'")
     one_line(rejected("--statsd-host", "no such host"), "statsd-host = 'no such host'")
-    one_line(rejected("--statsd-prefix", "a b"), "statsd-prefix = 'a b'")
+    one_line(rejected("--statsd-prefix", "a:b"), "statsd-prefix = 'a:b'")
     one_line(rejected("--site", "a\nb"), "a\\nb")
     one_line(rejected("--per", "http.*=year"), "per = 'http.*=year'", "one of minute, hour, day, month, none")
     one_line(rejected("--config", "/no/such/agent.toml"), "config = '/no/such/agent.toml'")

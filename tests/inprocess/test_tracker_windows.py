@@ -335,7 +335,7 @@ def test_replayed_trace_is_within_its_bounds_at_every_reading(scheme: str) -> No
             assert present.lower <= counts[period] <= present.upper
             assert (last.estimate, last.exact) == (counts[hours.previous(period)], True)
             length = random.choice([60, 900, 3600, 9000, 86_400])
-            rolling = tracker.rolling(length)
+            rolling = tracker.rolling(f"{length}s")
             assert rolling.lower <= len(times) - bisect_left(times, now - length)
             assert rolling.upper >= len(times) - bisect_right(times, now - length)
             assert rolling.lower <= rolling.estimate <= rolling.upper

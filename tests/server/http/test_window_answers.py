@@ -128,11 +128,8 @@ async def test_silent_site_may_have_counted_more() -> None:
 def test_rolling_that_is_no_duration_is_a_400(local: TestClient, rolling: str) -> None:
     local.post("/api/v1/counters", json={"name": "hits"})
     response = local.get("/api/v1/counters/hits", params={"rolling": rolling})
-    if rolling == "15":  # seconds
-        assert response.status_code == 200
-        return
     assert response.status_code == 400
-    assert "rolling must be a duration such as 30s, 15m" in response.json()["error"]
+    assert "rolling must be a duration" in response.json()["error"]
     assert len(response.text) < 400
 
 
