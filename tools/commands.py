@@ -1,5 +1,8 @@
 """Every command, panel by panel, from the text of `--help`."""
 
+import re
+from collections import Counter
+
 import typer
 import typer.main
 from typer.core import TyperCommand, TyperGroup
@@ -17,11 +20,13 @@ exit codes. `countless --install-completion` installs completion for your shell.
 Commands that ask a coordinator take `--url` and `--token`, and commands that print an answer take `--json`.
 Instead of a token, `COUNTLESS_TOKEN_FILE` can name a file with one.
 
-| | |
-|---|---|
 """
 SHARED = ("--url", "--token", "--json")
+OBVIOUS = re.compile(r"The \w+\. \[required\]")  # an argument that its example explains
+DEFAULT = re.compile(r"default: \((.*)\)\]")
+FEW = 2  # a command refers to another one for this many options and more
 Rows = dict[str, str]
+Listed = dict[tuple[str, str], str]  # options and their texts, with the first command of the panel that has them
 
 
 def page() -> str:
@@ -29,25 +34,39 @@ def page() -> str:
     if not isinstance(group, TyperGroup):
         raise TypeError("a command line with several commands is a group")
     shared = {option: row for option, row in _rows("get", group.commands["get"]).items() if option.startswith(SHARED)}
-    text = HEAD + _table(shared)
+    text = HEAD + _list(shared)
     for panel, names in cli.PANELS.items():
         text += f"\n## {panel}\n"
+        listed: Listed = {}
         for name in names:
-            text += _sections(name, group.commands[name], shared)
+            text += _sections(name, group.commands[name], shared, listed)
     return text
 
 
-def _sections(words: str, command: object, shared: Rows) -> str:
+def _sections(words: str, command: object, shared: Rows, listed: Listed) -> str:
     if isinstance(command, TyperGroup):
         about = "".join(f"\n{_plain(paragraph)}\n" for paragraph in (command.help or "").split("\n\n")[1:])
-        return about + "".join(_sections(f"{words} {name}", each, shared) for name, each in command.commands.items())
+        return about + "".join(
+            _sections(f"{words} {name}", each, shared, listed) for name, each in command.commands.items()
+        )
     if not isinstance(command, TyperCommand):
         raise TypeError(f"{words} is neither a command nor a group")
     paragraphs = (f"{_plain(paragraph)}\n\n" for paragraph in (command.help or "").split("\n\n"))
     example = _plain(command.epilog).removeprefix("Example:").strip()
     own = {option: row for option, row in _rows(words, command).items() if shared.get(option) != row}
-    table = f"\n| | |\n|---|---|\n{_table(own)}" if own else ""
-    return f"\n### {words}\n\n{''.join(paragraphs)}    {example}\n{table}"
+    return f"\n### {words}\n\n{''.join(paragraphs)}    {example}\n{_options(words, own, listed)}"
+
+
+def _options(words: str, rows: Rows, listed: Listed) -> str:
+    """A list of them, and the names of those that another command of the panel has, too."""
+    firsts = {option: listed.setdefault((option, row), words) for option, row in rows.items()}
+    others = [other for other, count in Counter(firsts.values()).items() if other != words and count >= FEW]
+    own = {option: row for option, row in rows.items() if firsts[option] not in others}
+    parts = [_list(own)] if own else []
+    for other in others:
+        names = ", ".join(f"`{option.split(' <')[0]}`" for option, first in firsts.items() if first == other)
+        parts.append(f"As in [{other}](#{other.replace(' ', '-')}): {names}.\n")
+    return "".join(f"\n{part}" for part in parts)
 
 
 def _rows(words: str, command: object) -> Rows:
@@ -55,16 +74,13 @@ def _rows(words: str, command: object) -> Rows:
         raise TypeError(f"{words} is not a command")
     context = typer.Context(command, info_name=f"countless {words}")
     records = filter(None, (parameter.get_help_record(context) for parameter in command.params))
-    return {_cell(option): _cell(text) for option, text in records if "--help" not in option}
+    rows = {_plain(option): DEFAULT.sub(r"default: \1]", _plain(text)) for option, text in records}
+    return {option: row for option, row in rows.items() if option != "--help" and not OBVIOUS.fullmatch(row)}
 
 
-def _table(rows: Rows) -> str:
-    return "".join(f"| `{option}` | {text} |\n" for option, text in rows.items())
+def _list(rows: Rows) -> str:
+    return "".join(f"- `{option}`: {text}\n" for option, text in rows.items())
 
 
 def _plain(text: str | None) -> str:
     return " ".join((text or "").split())
-
-
-def _cell(text: str) -> str:
-    return _plain(text).replace("|", "\\|")

@@ -12,7 +12,7 @@ from typing import Any
 from tools.python_names import ATTRIBUTES, MEANINGS, SAME, Same
 
 EXAMPLES = Path(__file__).parent / "python_examples.md"
-MANY = 3  # a call with so many parameters has a table of them
+MANY = 3  # a call with this many parameters has a list of them
 SHARED = ("estimate", "lower", "upper", "state", "counter", "as_of", "as_dict")  # at the top of the page of answers
 ARGUMENTS = re.compile(r"\n+Args:\n(.*)\Z", re.DOTALL)
 HIDDEN = re.compile(r"^>>> .*  # hide$")
@@ -34,7 +34,7 @@ def section(thing: Any, name: str, constructed: bool, examples: Path = EXAMPLES)
     parts += [f"As in [{shared.name}]({shared.link}): {_listed(shared.names)}."] if shared.names else []
     skipped = () if examples == EXAMPLES else fields(thing)
     rows = [_attribute(thing, each) for each in own if each not in methods and each not in skipped]
-    parts += [_table(("attribute", "type", "meaning"), rows)] if rows else []
+    parts += [_list(rows)] if rows else []
     parts += _example(name, examples)
     twins = {each for each in methods if each[0] == "a" and each[1:] in methods}
     for method in methods:
@@ -64,7 +64,8 @@ def _members(thing: type) -> dict[str, Any]:
 
 
 def is_method(thing: type, name: str) -> bool:
-    return ATTRIBUTES.get(thing.__name__, {}).get(name) == "" or isinstance(_members(thing).get(name), FunctionType)
+    words = ATTRIBUTES.get(thing.__name__, {}).get(name)
+    return not words and (words == "" or isinstance(_members(thing).get(name), FunctionType))
 
 
 def arguments(thing: object) -> dict[str, str]:
@@ -108,10 +109,10 @@ def _line(thing: object) -> str:
 
 
 def _call(name: str, function: Callable[..., object]) -> list[str]:
-    """The signature; with many parameters, the types are in the table below it."""
+    """The signature; with many parameters, the types are in the list below it."""
     given, meanings = parameters(function), arguments(function)
-    table = len(given) >= MANY and bool(meanings)
-    texts = [_parameter(each, typed=not table) for each in given]
+    listed = len(given) >= MANY and bool(meanings)
+    texts = [_parameter(each, typed=not listed) for each in given]
     keywords = [index for index, each in enumerate(given) if each.kind is each.KEYWORD_ONLY]
     if keywords and not any(each.kind is each.VAR_POSITIONAL for each in given):
         texts.insert(keywords[0], "*")
@@ -119,19 +120,14 @@ def _call(name: str, function: Callable[..., object]) -> list[str]:
     if len(text) > 100:
         text = f"{name}(\n" + "".join(f"    {each},\n" for each in texts) + f"){_result(function)}"
     parts = [f"```py\n{text}\n```"]
-    if table:
-        parts.append(_table(("argument", "type", "meaning"), _rows(given, meanings)))
+    if listed:
+        groups = groupby(given, lambda each: meanings.get(each.name, ""))
+        parts.append(_list([(", ".join(map(_typed, together)), meaning) for meaning, together in groups]))
     return parts
 
 
-def _rows(given: list[inspect.Parameter], meanings: dict[str, str]) -> list[tuple[str, ...]]:
-    """A row for each meaning: parameters with the same one stand together."""
-    rows: list[tuple[str, ...]] = []
-    for meaning, group in groupby(given, lambda each: meanings.get(each.name, "")):
-        together = list(group)
-        names = ", ".join(f"`{each.name}`" for each in together)
-        rows.append((names, ", ".join(f"`{_type(each.annotation)}`" for each in together), meaning))
-    return rows
+def _typed(parameter: inspect.Parameter) -> str:
+    return f"`{parameter.name}` (`{_type(parameter.annotation)}`)"
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -149,15 +145,15 @@ def _result(function: Callable[..., object]) -> str:
     return f" -> {_type(result)}"
 
 
-def _attribute(thing: type, name: str) -> tuple[str, ...]:
-    """The row of a field or a property."""
+def _attribute(thing: type, name: str) -> tuple[str, str]:
+    """A field or a property with its type, and what it means."""
     if name in fields(thing):
-        return f"`{name}`", f"`{_type(fields(thing)[name])}`", MEANINGS[name]
+        return f"`{name}` (`{_type(fields(thing)[name])}`)", MEANINGS[name]
     found = _members(thing).get(name)
     getter = found.fget if isinstance(found, property) else None
     kind = inspect.signature(getter).return_annotation if getter else None
     words = ATTRIBUTES.get(thing.__name__, {}).get(name) or _line(found) or MEANINGS.get(name, f"{name}.")
-    return f"`{name}`", f"`{_type(kind)}`" if kind else "", words
+    return f"`{name}` (`{_type(kind)}`)" if kind else f"`{name}`", words
 
 
 def _method(thing: type, name: str, twin: str, examples: Path) -> list[str]:
@@ -171,8 +167,8 @@ def _method(thing: type, name: str, twin: str, examples: Path) -> list[str]:
             *_example(f"{thing.__name__}.{name}", examples),
         ]
     function = _members(thing)[name]
-    code, *table = _call(name, function)
-    parts = [heading, code, *(_words(function) or [MEANINGS.get(name, f"{name}.")]), *table]
+    code, *listed = _call(name, function)
+    parts = [heading, code, *(_words(function) or [MEANINGS.get(name, f"{name}.")]), *listed]
     if twin:
         parts.append(f"`{twin}`: {_line(_members(thing)[twin])}")
     return [*parts, *_example(f"{thing.__name__}.{name}", examples)]
@@ -190,14 +186,9 @@ def _example(name: str, examples: Path) -> list[str]:
     return ["```pycon\n" + "\n".join(kept) + "\n```"] if kept else []
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [f"| {' | '.join(_cell(text) for text in row)} |" for row in (head, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
-
-
-def _cell(text: str) -> str:
+def _list(rows: list[tuple[str, str]]) -> str:
     """One sentence has no full stop."""
-    return (text if ". " in text else text.removesuffix(".")).replace("|", "\\|")
+    return "\n".join(f"- {names}: {text if '. ' in text else text.removesuffix('.')}" for names, text in rows)
 
 
 def _type(annotation: object) -> str:

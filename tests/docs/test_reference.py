@@ -29,7 +29,7 @@ def test_client_shows_what_the_reference_describes_and_nothing_else() -> None:
     section = page.partition("\n## Client\n")[2].partition("\n## ")[0]
     headings, rows = (
         re.findall(r"^### Client\.(\w+)$", section, re.MULTILINE),
-        re.findall(r"^\| `(\w+)` \| `[^`]*` \|", section.partition("\n### ")[0], re.MULTILINE),
+        re.findall(r"^- `(\w+)` \(`", section.partition("\n### ")[0], re.MULTILINE),
     )
     (elsewhere,) = re.findall(r"^As in \[Reader\].*: (.*)\.$", section, re.MULTILINE)
     client = countless.connect("http://127.0.0.1:9", site="here")
