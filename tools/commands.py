@@ -14,7 +14,7 @@ HEAD = """# Command line
 
 *Written by `python -m tools.reference` from the commands themselves.*
 
-`countless COMMAND --help` prints the same. [Errors](errors.md#exit-codes-of-the-command-line) has the
+This page lists every command with its options; `countless COMMAND --help` prints the same. [Errors](errors.md#exit-codes-of-the-command-line) has the
 exit codes. `countless --install-completion` installs completion for your shell.
 
 Commands that ask a coordinator take `--url` and `--token`, and commands that print an answer take `--json`.
@@ -74,7 +74,9 @@ def _rows(words: str, command: object) -> Rows:
         raise TypeError(f"{words} is not a command")
     context = typer.Context(command, info_name=f"countless {words}")
     records = filter(None, (parameter.get_help_record(context) for parameter in command.params))
-    rows = {_plain(option): DEFAULT.sub(r"default: \1]", _plain(text)) for option, text in records}
+    rows = {
+        _plain(option).replace(" range>", ">"): DEFAULT.sub(r"default: \1]", _plain(text)) for option, text in records
+    }
     return {option: row for option, row in rows.items() if option != "--help" and not OBVIOUS.fullmatch(row)}
 
 

@@ -6,7 +6,7 @@ from countless import errors
 
 HEAD = """# Errors
 
-What each exception, exit code, status and close code means, and what to do.
+This page says what each exception, exit code, status and close code means, and what to do.
 
 *Written by `python -m tools.reference` from `errors.py`.*
 
@@ -53,13 +53,13 @@ WHEN_AND_REMEDY = {
 TAIL = """
 ## Exit codes of the command line
 
-| code | meaning | what to do |
-|---|---|---|
-| 0 | done | |
-| 1 | the answer is no: a game was lost, a check failed, a total has not passed its threshold | |
-| 2 | the request was invalid or could not be carried out; nothing was changed | read the line on standard error |
-| 75 | `countless take` had no answer in time | try again later |
-| 130 | interrupted by Ctrl-C | |
+| code | meaning |
+|---|---|
+| 0 | done |
+| 1 | the answer is no: a game was lost, a check failed, a total has not passed its threshold |
+| 2 | the request was invalid or could not be carried out; nothing was changed. The line on standard error says why |
+| 75 | `countless take` had no answer in time: try again later |
+| 130 | interrupted by Ctrl-C |
 
 ## Errors of the API
 

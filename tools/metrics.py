@@ -15,7 +15,7 @@ from countless.server.timings import Timings
 
 HEAD = """# Metrics
 
-Every metric of a coordinator, and expressions for alerts.
+This page lists every metric of a coordinator, and expressions for alerts.
 
 *Written by `python -m tools.reference` from `server/http/monitoring/metrics.py`.*
 
@@ -38,8 +38,8 @@ OpenMetrics if the `Accept` header asks for it.
 
 ## All metrics
 
-| metric | labels | meaning |
-|---|---|---|
+| metric | meaning |
+|---|---|
 """
 TAIL = """
 `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and
@@ -48,11 +48,9 @@ TAIL = """
 `countless_count_total` doesn't fall over restarts and new settings either; after a restore from a backup it may, once.
 Deleting a counter ends its series. One that is created later under this name starts at zero, a reset to Prometheus.
 
-All metrics except the answers and budgets count from the start of the process. Sites decide which requests for units
-to admit, and do not report that. The
-[agent](../guides/other-languages.md#probes-and-metrics) counts the decisions it makes
-(`countless_budget_decisions_total`, `countless_budget_starved_seconds_total`); a Python program
-knows its own from `take(...).reason`.
+All metrics except the answers and budgets count from the start of the process. Sites decide which requests for units to
+admit, and don't report their decisions: the [agent](../guides/other-languages.md#probes-and-metrics) has metrics of its
+own, and a Python program knows `take(...).reason`.
 
 `rate(countless_messages_total[1h])` is the number of messages a second.
 """
@@ -67,6 +65,6 @@ def page() -> str:
         if family.name.startswith("process_"):
             continue
         name = f"{family.name}_total" if isinstance(family, CounterMetricFamily) else family.name
-        labels = ", ".join(family._labelnames)
-        rows.append(f"| `{name}` | {labels} | {family.documentation} |")
+        labels = f"{{{','.join(family._labelnames)}}}" if family._labelnames else ""
+        rows.append(f"| `{name}{labels}` | {family.documentation.removesuffix('.')} |")
     return HEAD + "\n".join(rows) + "\n" + TAIL

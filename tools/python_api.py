@@ -64,8 +64,8 @@ class Page(NamedTuple):
 CLIENT = Page(
     f"""# Client
 
-How a program counts over many processes: `countless.connect`, counters, distributions, watches, and middleware that
-counts requests.
+A program counts over many processes with `countless.connect`, counters, distributions, watches, and middleware that counts
+requests.
 
 {WRITTEN}
 
@@ -80,7 +80,7 @@ named here; other modules are internal ([architecture](repo:design/architecture.
 LIMITS = Page(
     f"""# Limits
 
-How a program spends a limit that all processes share: budgets, holds, decisions, and middleware that limits requests.
+A program spends a limit that all processes share with budgets, holds, decisions, and middleware that limits requests.
 
 {WRITTEN}
 
@@ -96,7 +96,7 @@ Strategies for slowapi and flask-limiter are in [web frameworks](../../guides/we
 ANSWERS = Page(
     f"""# Answers
 
-How a program reads counts, and what the answers contain.
+A program reads counts with a `Reader`, and gets answers with the fields below.
 
 {WRITTEN}
 
@@ -117,8 +117,8 @@ How a program reads counts, and what the answers contain.
 IN_PROCESS = Page(
     f"""# In one process
 
-How to count and limit without a server: sites, coordinator and the network between them in one process, for tests,
-simulations and notebooks. They are those of production; only the transport is missing.
+For tests, simulations and notebooks, a `Tracker`, `Budget`, `Family` or `Distribution` counts and limits without a server:
+production's sites and coordinator in one process, with method calls for a network.
 
 {WRITTEN}
 

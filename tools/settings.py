@@ -8,7 +8,7 @@ from countless.server.settings import DURATIONS, Settings
 
 HEAD = """# Configuration
 
-Every setting of the coordinator and of the client, its default, and the reason for each limit.
+This page lists every setting of the coordinator and of the client, its default, and the reason for each limit.
 
 *Written by `python -m tools.reference` from `server/settings.py`.*
 

@@ -113,8 +113,7 @@ def test_commands_of_readers(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("COUNTLESS_URL", server.url)
     assert run("countless site list") == "no sites: no program is connected\n"
     run("countless add requests 3000000")
-    lines = [line for line in here("docs/start/count.md") if not line.startswith("countless plan")]
-    output = serve_commands(server, lines, monkeypatch)
+    output = serve_commands(server, here("docs/start/count.md"), monkeypatch)
     assert output.count("(from 3,000,000 to ") == 2
     assert "requests, last 15m: " in output
     (create,) = [line for line in here("docs/guides/accuracy.md") if line.startswith("countless counter")]

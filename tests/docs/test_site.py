@@ -15,6 +15,7 @@ from mkdocs.exceptions import PluginError
 from tools import formulas
 from tools.formulas import BLOCK, INLINE
 from tools.index_page import first_screen
+from tools.narrow_tables import on_page_content
 from tools.repository_links import broken, on_page_markdown
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,29 @@ def test_formulas_and_tables_are_typeset_and_no_page_shows_what_is_unfinished(si
     for page in site.rglob("*.html"):
         assert not re.findall(r"<code>[^<]*\\\|[^<]*</code></td>", page.read_text(encoding="utf-8")), page
         assert "arithmatex" not in page.read_text(encoding="utf-8"), page
+
+
+def test_cells_of_a_table_of_text_know_their_columns_and_numbers_stay_in_theirs() -> None:
+    head = "<table>\n<thead>\n<tr>\n<th>event</th>\n<th>counts</th>\n<th>limits</th>\n</tr>\n</thead>\n<tbody>\n"
+    table = f"{head}<tr>\n<td>killed</td>\n<td>lost</td>\n<td>kept</td>\n</tr>\n</tbody>\n</table>"
+    cells = (
+        '<td data-column="event">killed</td>\n<td data-column="counts">lost</td>\n<td data-column="limits">kept</td>'
+    )
+    made = on_page_content(table)
+    assert made.startswith("<table data-stacked>")
+    assert cells in made
+    aligned = table.replace("<th>", '<th style="text-align: right;">').replace(
+        "<td>", '<td style="text-align: right;">'
+    )
+    for other in (aligned, table.replace("<th>limits</th>\n", "").replace("<td>kept</td>\n", "")):
+        assert on_page_content(other) == other
+
+
+def test_site_is_short() -> None:
+    """Counted as `wc -w` counts; what is only for those who build Countless belongs into design/."""
+    pages = list((ROOT / "docs").rglob("*.md"))
+    assert 33 <= len(pages) <= 36
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 42_000
 
 
 @pytest.mark.parametrize("page", REPOSITORY, ids=lambda page: page.relative_to(ROOT).as_posix())

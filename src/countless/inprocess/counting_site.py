@@ -6,7 +6,10 @@ from countless.inprocess.windows import WindowedSite
 
 
 class CountingSite:
-    """One site of a `Tracker`. With windows, an event belongs to the window that the clock shows."""
+    """One site of a `Tracker`. With windows, an event belongs to the window that the clock shows.
+
+    A batch, such as `add(250_000)`, counts like that many single events and takes the time of one.
+    """
 
     __slots__ = ("_local", "_name", "add", "inc")
 

@@ -56,8 +56,7 @@ class Tracker:
         alpha: The relative error that is allowed.
         delta: The probability that the bounds are ever wrong.
         scheme: The name of a scheme, or a `Scheme`.
-        adversary: What `auto` must withstand: traffic that does not react to the answers (`oblivious`), traffic that
-            does (`adaptive`), or traffic that reacts even to message counts and times (`sees-everything`).
+        adversary: What the traffic may react to, for `auto`: nothing, the answers, or messages, too.
         seed: Makes every run the same. None: random numbers of the operating system.
         counter: Its name.
         count_bytes: Encode every message, to add up `messages.bytes`.
