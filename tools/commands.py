@@ -14,8 +14,9 @@ HEAD = """# Command line
 
 *Written by `python -m tools.reference` from the commands themselves.*
 
-This page lists every command with its options; `countless COMMAND --help` prints the same. [Errors](errors.md#exit-codes-of-the-command-line) has the
-exit codes. `countless --install-completion` installs completion for your shell.
+This page lists every command with its options; `countless COMMAND --help` prints the same.
+[Errors](errors.md#exit-codes-of-the-command-line) lists the exit codes. `countless --install-completion` installs
+completion for your shell.
 
 Commands that ask a coordinator take `--url` and `--token`, and commands that print an answer take `--json`.
 Instead of a token, `COUNTLESS_TOKEN_FILE` can name a file with one.

@@ -43,7 +43,7 @@ OpenMetrics if the `Accept` header asks for it.
 """
 TAIL = """
 `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds`, `process_max_fds` and
-`process_start_time_seconds` are those of every Prometheus client.
+`process_start_time_seconds` are the usual ones.
 
 `countless_count_total` doesn't fall over restarts and new settings either; after a restore from a backup it may, once.
 Deleting a counter ends its series. One that is created later under this name starts at zero, a reset to Prometheus.

@@ -64,8 +64,8 @@ class Page(NamedTuple):
 CLIENT = Page(
     f"""# Client
 
-A program counts over many processes with `countless.connect`, counters, distributions, watches, and middleware that counts
-requests.
+A program counts over many processes with `countless.connect`, counters, distributions, watches, and middleware that
+counts requests.
 
 {WRITTEN}
 
@@ -117,8 +117,8 @@ A program reads counts with a `Reader`, and gets answers with the fields below.
 IN_PROCESS = Page(
     f"""# In one process
 
-For tests, simulations and notebooks, a `Tracker`, `Budget`, `Family` or `Distribution` counts and limits without a server:
-production's sites and coordinator in one process, with method calls for a network.
+For tests, simulations and notebooks, a `Tracker`, `Budget`, `Family` or `Distribution` counts and limits without a
+server: production's sites and coordinator in one process, with method calls for a network.
 
 {WRITTEN}
 

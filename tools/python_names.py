@@ -18,7 +18,7 @@ MEANINGS = {
     "known": "the smallest and the largest total that the reports allow; None: only alpha says",
     "counter": "its name",
     "as_of": "the time of reading",
-    "per": "length of its windows or periods; None: it has none, and a limit is for good",
+    "per": "length of its windows or periods; None: it has none, and a limit is for all time",
     "tz": "time zone of its periods",
     "anchor": "the second, minute, hour or day of month at which a period begins; None: the first",
     "slack": "the share of the limit that may be left when a request is refused",

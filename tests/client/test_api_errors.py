@@ -55,12 +55,12 @@ def test_refusal_names_the_scope_the_token_that_was_sent_and_where_the_operators
     assert error_of("given").startswith(f"{needed}, and the one that was given is no token of Countless; {where}")
     write_token(Path("countless-state", OPERATOR_TOKEN_FILE), TOKEN)
     remedy = "the state directory of this coordinator goes into COUNTLESS_STATE_DIR"
-    assert error_of() == f"{needed}, and that in countless-state/operator.token {unusable}; {remedy}"
+    assert error_of() == f"{needed}, and the one in countless-state/operator.token {unusable}; {remedy}"
     (tmp_path / "file").write_text(TOKEN)
     monkeypatch.setenv("COUNTLESS_TOKEN_FILE", "file")
-    assert error_of().startswith(f"{needed}, and that in file (COUNTLESS_TOKEN_FILE) {unusable}; {where}")
+    assert error_of().startswith(f"{needed}, and the one in file (COUNTLESS_TOKEN_FILE) {unusable}; {where}")
     monkeypatch.setenv("COUNTLESS_TOKEN", "countless-site-x")
-    assert error_of().startswith(f"{needed}, and that of COUNTLESS_TOKEN has scope site; {where}")
+    assert error_of().startswith(f"{needed}, and the one in COUNTLESS_TOKEN has scope site; {where}")
     assert error_of(TOKEN).startswith(f"{needed}, and the one that was given {unusable}; {where}")
     assert TOKEN not in error_of(TOKEN)
 
@@ -72,8 +72,8 @@ def test_refused_site_is_told_which_token_it_has_sent_and_the_command_that_makes
         "countless-site-x": "of scope site is revoked, expired, or of another coordinator",
         "x": "is no token of Countless",
     }.items():
-        problem = token_problem("site", token, "that of COUNTLESS_TOKEN")
-        assert problem == f"{start} that of COUNTLESS_TOKEN {why}; on the coordinator's machine, {end}"
+        problem = token_problem("site", token, "the one in COUNTLESS_TOKEN")
+        assert problem == f"{start} the one in COUNTLESS_TOKEN {why}; on the coordinator's machine, {end}"
     assert token_problem("site", None, "").startswith(f"{start} none was sent: set COUNTLESS_TOKEN_FILE or COUNTLESS")
 
 

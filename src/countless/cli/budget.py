@@ -58,7 +58,7 @@ def create(
 ) -> None:
     """Create a budget, or a rule for many: a limit that all sites share.
 
-    Without --per and --rolling the limit is for good.
+    Without --per and --rolling, the limit is for all time.
     """
     period = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
     rule = _given(_changes(limit, slack, on_loss, on_unreachable, max_names) | period)

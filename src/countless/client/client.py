@@ -193,7 +193,7 @@ class Client(LocalState):
         validate_counter(name)
         require_integer("label_cap", label_cap, 0)
         if parse_window(name) or parse_window(f"{name}:0"):
-            raise InvalidParameter("counter", name, "a name that does not end like that of a window; use `per` instead")
+            raise InvalidParameter("counter", name, "a name that does not end like a window's; use `per` instead")
         calendar = _calendar(*fields)
         new = self._local_counter if calendar is None or self._disabled else partial(self._local_windows, calendar)
         with self._lock:

@@ -56,7 +56,7 @@ class Counter:
         return Exceptions(self, kind)
 
     def count_calls(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Count the calls of a function, those that fail included. A decorator: `@counter.count_calls`."""
+        """Count the calls of a function, failed calls included. A decorator: `@counter.count_calls`."""
         if iscoroutinefunction(function):
 
             @wraps(function)

@@ -29,11 +29,11 @@ def find_token(endpoint: Endpoint, token: str | None = None) -> tuple[str | None
     if token and token != variable:
         return usable(token), "the one that was given"
     if variable:
-        return usable(variable), "that of COUNTLESS_TOKEN"
+        return usable(variable), "the one in COUNTLESS_TOKEN"
     if file:
-        return read_token(file), f"that in {file} (COUNTLESS_TOKEN_FILE)"
+        return read_token(file), f"the one in {file} (COUNTLESS_TOKEN_FILE)"
     found = local_token(endpoint.port) if is_loopback(endpoint.host) else None
-    return (None, "") if found is None else (found[0], f"that in {found[1]}")
+    return (None, "") if found is None else (found[0], f"the one in {found[1]}")
 
 
 def is_loopback(host: str) -> bool:

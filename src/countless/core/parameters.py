@@ -28,7 +28,7 @@ def require_integer(parameter: str, value: object, minimum: int, maximum: int | 
 def require_seconds(parameter: str, value: object) -> None:
     """Raise InvalidParameter unless `value` can be waited: a number of at least 0, or infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidParameter(parameter, value, "a number of seconds from 0; inf waits for ever")
+        raise InvalidParameter(parameter, value, "a number of seconds from 0; inf waits without a limit")
 
 
 def _require(parameter: str, value: object, minimum: float, top: float, top_text: str) -> None:

@@ -198,7 +198,7 @@ class Tracker:
 
     @property
     def windows(self) -> list[Window]:
-        """The current window, and those that are kept and have counted something; oldest first."""
+        """The current window, and all kept windows that have counted something; oldest first."""
         with self._lock:
             return self._windows("windows", None).windows
 
@@ -210,7 +210,7 @@ class Tracker:
     def rolling(self, over: str | float) -> SpanCount:
         """Return the count of the last `15m`, `1h`, `7d` ..., or of a number of seconds.
 
-        Its bounds hold if those of the answers do.
+        Its bounds hold if the answers' bounds do.
         """
         with self._lock:
             return self._windows("over", over).rolling(over)

@@ -298,8 +298,8 @@ class SiteSession:
             if self._origin is Origin.INHERITED and (self._counters.counted or self._families.counted):
                 self.undeliverable = True
                 raise ProtocolError(
-                    "the process that has left these counts was retired so long ago that the coordinator "
-                    "does not know them any more: they may be in the totals already"
+                    "the process that left these counts was retired longer ago than the coordinator "
+                    "remembers: they may be in the totals already"
                 )
             sent, labels_sent = self._counters.sent, self._families.sent
         if sent or labels_sent:

@@ -22,7 +22,7 @@ class BudgetRule:
 
     | field            | value       | effect                                                                          |
     |------------------|-------------|---------------------------------------------------------------------------------|
-    | `kind`           | `spending`  | units are spent for good                                                        |
+    | `kind`           | `spending`  | units are spent permanently                                                     |
     |                  | `in_flight` | units are only held: a limit on what runs at the same time                      |
     | `on_loss`        | `charge`    | the limit of a site that ended without handing in its units counts as spent     |
     |                  | `free`      | what it has not reported is free; the limit may be exceeded by that             |

@@ -48,7 +48,7 @@ class SpanCount(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """The span is over, and every site has delivered its last count: nothing is added any more."""
+        """The span is over, and every site has delivered its last count, so this is final."""
         return self.state is WindowState.CLOSED
 
     @property

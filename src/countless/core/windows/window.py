@@ -36,7 +36,7 @@ class Window(NamedTuple):
 
 
 class TotalAnswer(NamedTuple):
-    """The total over all windows, also those that are not kept any more. It has the fields of an `Answer`.
+    """The total over all windows, including windows that are no longer kept. It has the fields of an `Answer`.
 
     The bounds are the sums of the windows' bounds. The estimate is the largest sum of estimates so far, but never
     outside of these bounds.

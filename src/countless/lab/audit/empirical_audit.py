@@ -151,4 +151,4 @@ def _power(best: EmpiricalBound, claimed: float, each: float, confidence: float)
         if log_ratio_limit(low, high, best.trials, each) > claimed:
             seen = f"an epsilon {tenth / 10:.1f} above the claim would have been seen with probability 90 %"
             return f"{event}, {seen}; {risk}"
-    return f"{event}, in so many plays no excess would have been seen reliably; {risk}"
+    return f"{event}, this number of plays would not have shown any excess reliably; {risk}"

@@ -60,7 +60,7 @@ async def list_budgets(request: Request) -> Response:
 
 
 async def create_budget(request: Request) -> Response:
-    """Create a budget: for ever, with periods, or rolling. Its calendar, window and kind cannot be changed later.
+    """Create a budget: for all time, with periods, or rolling. Its calendar, window and kind are fixed.
 
     `keys/*` is a template: each name that begins with `keys/` is a budget with its rule, made when it is first used.
     """

@@ -106,7 +106,7 @@ class CounterRegistry:
         if name in self.counters:
             raise InvalidParameter("counter", name, "a name that is not taken")
         if parse_window(name) is not None:
-            raise InvalidParameter("counter", name, "a name that does not end like that of a window, such as @hour:5")
+            raise InvalidParameter("counter", name, "a name that does not end like a window's, such as @hour:5")
         if len(self.counters) >= self._settings.max_counters:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_counters} (max_counters)")
         if self._shares.is_full(peer):

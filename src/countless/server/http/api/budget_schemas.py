@@ -123,7 +123,7 @@ class BudgetStatus(Struct):
     window: Annotated[Window | None, described("Null for a budget without periods.")]
     resets_at: Annotated[Instant | None, described("When the next period begins.")]
     used_lower: Annotated[int, described("Units spent, at least.")]
-    used_upper: Annotated[int, described("Units spent, at most: those that sites may spend without asking included.")]
+    used_upper: Annotated[int, described("Units spent, at most, including units that sites may spend without asking.")]
     leaked: Annotated[int, described("Units of sites that ended without a report; they count as spent.")]
     holders: Annotated[int, described("Sites that have asked and are present.")]
     state: BudgetState

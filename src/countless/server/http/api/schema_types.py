@@ -12,7 +12,7 @@ def described(description: str, **schema: Any) -> Meta:
     return Meta(description=description, extra_json_schema=schema)
 
 
-Moment = Annotated[str, described("The time of reading, never that of a report.", format="date-time")]
+Moment = Annotated[str, described("The time of reading, never the time of a report.", format="date-time")]
 Per = Annotated[Any, described("The length of a period; null: there are none.", enum=[*PERIODS, None], default=None)]
 Zone = Annotated[
     Any, described("The time zone of the periods.", type="string", default="UTC", examples=["Europe/Berlin"])
