@@ -24,7 +24,6 @@ from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows
 from countless.core.budget.messages import BudgetId, Grant
 from countless.core.budget.rule import BudgetRule
-from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import EveryNth, OffsetMultiple
@@ -32,6 +31,7 @@ from countless.inprocess.tracker import Tracker
 from countless.randomness import SystemRandom
 from countless.schemes.registry import SchemeName
 from countless.wire.frames import SetBudgetRule
+from countless.wire.keys import ALL, COUNTER, Key
 
 
 def nanoseconds(call: Callable[[], object], number: int = 200_000, repeats: int = 7) -> float:
@@ -73,9 +73,9 @@ def increments() -> None:
         written = DurableCounter(site, RLock(), print, file.allocate("bench"))
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "ours": (quiet.add, 200_000),
-            "windows": (windows_of(lambda name: quiet).add, 200_000),
+            "windows": (windows_of(lambda key: quiet).add, 200_000),
             "kept": (written.add, 200_000),
-            "kept windows": (windows_of(lambda name: written).add, 200_000),
+            "kept windows": (windows_of(lambda key: written).add, 200_000),
             "theirs": (rival.inc, 200_000),
         }
         times = side_by_side(calls)
@@ -89,8 +89,8 @@ def increments() -> None:
     print(f"prometheus_client Counter.inc() {theirs:8.0f} ns   1")
 
 
-def windows_of(new: Callable[[str], LocalCounter]) -> LocalWindows:
-    return LocalWindows("bench", Calendar("hour"), 0.5, RLock(), now, new, print)
+def windows_of(new: Callable[[Key], LocalCounter]) -> LocalWindows:
+    return LocalWindows(Key(COUNTER, "bench", "hour", ALL), 0.5, RLock(), now, new, print)
 
 
 def requests() -> None:

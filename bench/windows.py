@@ -123,8 +123,8 @@ class Fleet:
         windows = self._sites[number]
         prepared = windows.prepare(self._now, lambda site: site.period + 1 in self._floors)
         if prepared is not None:
-            self._join(prepared)
-        for site in windows.finish(self._now, self._now):
+            self._join(windows.states[prepared])
+        for site in windows.finish(self._now, self._now).values():
             site.count = self._count_by(site, float(self._calendar.bounds(site.period)[1]))
             self._send("leaves", site.period, 2)  # and its acknowledgement
             coordinator = self._coordinators[site.period]

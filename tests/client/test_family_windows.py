@@ -10,24 +10,25 @@ import pytest
 import countless
 from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.family import FamilyKey, FamilyRecords, orphaned_families
+from countless.client.durable.family import FamilyRecords, orphaned_families
 from countless.client.durable.word_file import CHUNK_BYTES
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.transport.endpoint import Endpoint
-from countless.core.calendar import Calendar
 from countless.core.family.messages import UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.wire.families import KnownFamily
+from countless.wire.keys import ALL, FAMILY, Key
 
 MINUTE = 30_000_000  # by its number
+PAGES = Key(FAMILY, "pages", "minute", ALL)
 RULE = FamilyRule(LABELS, 0.1)
 
 
 def name(minute: int) -> str:
-    return f"pages@minute:{MINUTE + minute}"
+    return str(PAGES.window(MINUTE + minute))
 
 
 class RecordedWindows:
@@ -39,30 +40,30 @@ class RecordedWindows:
         self.file = file
         self.lock = RLock()
         self.windows = LocalFamilyWindows(
-            *("pages", RULE, 100, Calendar("minute"), 0.0, self.lock, lambda: self.now, self._new, self._remove)
+            *(PAGES, RULE, 100, 0.0, self.lock, lambda: self.now, self._new, self._remove)
         )
 
-    def _new(self, wire_name: str, rule: FamilyRule, cap: int) -> LocalFamily:
-        records = None if self.file is None else FamilyRecords(FamilyKey(wire_name, rule), self.file)
-        family = self.families[wire_name] = LocalFamily(wire_name, rule, cap, self.lock, _ignore, records)
+    def _new(self, key: Key, rule: FamilyRule, cap: int) -> LocalFamily:
+        records = None if self.file is None else FamilyRecords(key, rule, self.file)
+        family = self.families[str(key)] = LocalFamily(key, rule, cap, self.lock, _ignore, records)
         return family
 
-    def _remove(self, wire_name: str) -> None:
-        self.families.pop(wire_name).forget()
+    def _remove(self, key: Key) -> None:
+        self.families.pop(str(key)).forget()
 
     def show(self, minute: int) -> None:
         self.monotonic += (MINUTE + minute) * 60.0 - self.now
         self.now = (MINUTE + minute) * 60.0
 
-    def tick(self) -> list[str]:
-        return self.windows.tick(self.monotonic)[1]
+    def tick(self) -> list[int]:
+        return [period - MINUTE for period in self.windows.tick(self.monotonic)[1]]
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        return {wire_name: family.counts for wire_name, family in self.families.items()}
+        return {text: family.counts for text, family in self.families.items()}
 
 
-def _ignore(wire_name: str, messages: tuple[UpMessage, ...]) -> None:
+def _ignore(key: Key, messages: tuple[UpMessage, ...]) -> None:
     pass
 
 
@@ -75,14 +76,14 @@ def test_event_belongs_to_the_window_of_the_clock_and_to_none_that_is_finished()
     windows.add("a")
     windows.add_overflow(3)
     assert (windows.count, windows.count_of("a"), windows.count_of("")) == (4, 1, 3)
-    assert recorded.tick() == [name(0)]
+    assert recorded.tick() == [0]
     recorded.show(0)  # the clock is put back: window 0 is finished
     windows.add("b")
     assert recorded.counts == {name(0): {"a": 2}, name(1): {"a": 1, "": 3, "b": 1}}
-    windows.left(name(0))
+    windows.left(MINUTE)
     assert [*recorded.families] == [name(1)]
     recorded.show(7)
-    assert (recorded.tick(), windows.count, windows.seconds_to_tick(recorded.monotonic)) == ([name(1)], 0, float("inf"))
+    assert (recorded.tick(), windows.count, windows.seconds_to_tick(recorded.monotonic)) == ([1], 0, float("inf"))
     windows.close()
     with pytest.raises(InvalidParameter, match="has not been closed"):
         windows.add("a")
@@ -97,7 +98,7 @@ def test_file_does_not_grow_with_the_number_of_windows_and_is_delivered_as_it_wa
         for label in range(100):
             recorded.windows.add(f"label {label:3}", 1 + minute)
         for finished in recorded.tick():
-            recorded.windows.left(finished)
+            recorded.windows.left(MINUTE + finished)
     assert file.path is not None
     assert file.path.stat().st_size <= 2 * CHUNK_BYTES
     with file.new_incarnation(7):  # the coordinator knows more of the total than of its labels
@@ -107,7 +108,7 @@ def test_file_does_not_grow_with_the_number_of_windows_and_is_delivered_as_it_wa
     orphan = CountFile.open_orphan(file.path)
     assert orphan is not None
     (left,) = orphaned_families(orphan)
-    assert (left.key.name, left.total, sum(left.counts.values())) == (name(59), 5005, 5995)
+    assert (str(left.key), left.total, sum(left.counts.values())) == (name(59), 5005, 5995)
     assert (left.counts["label   0"], left.counts["label   1"], left.counts["label   2"]) == (50, 65, 60)
     orphan.delete()
 
@@ -138,7 +139,7 @@ def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_c
         recorded.show(1)
         (finished,) = recorded.tick()
         with suppress(KeyboardInterrupt):
-            recorded.windows.left(finished)
+            recorded.windows.left(MINUTE + finished)
         file.release()
         assert file.path is not None
         orphan = CountFile.open_orphan(file.path)

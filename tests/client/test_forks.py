@@ -19,6 +19,7 @@ from countless.core.budget.messages import BudgetId, Grant
 from countless.core.messages import SetTrigger
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
+from countless.wire.keys import COUNTER, Key
 from support.c_fork import HOOKS, in_fork
 from support.local_counters import counts_of, together
 from support.service import TIMEOUT_S
@@ -53,7 +54,7 @@ def quiet(client: Client, name: str = "hits") -> Counter:
     """A counter whose next report is far away, so that single events take no lock."""
     counter = client.counter(name)
     with client._lock:
-        client._local_counters[name].receive(SetTrigger(name, 0, EveryNth(1 << 40), 0))
+        client._local_counters[Key(COUNTER, name)].receive(SetTrigger(name, 0, EveryNth(1 << 40), 0))
     return counter
 
 

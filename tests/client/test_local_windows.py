@@ -57,7 +57,7 @@ def test_window_is_announced_finished_and_removed(kind: str) -> None:
     assert (recorded.finished, recorded.left) == ([name(MINUTE)], {})
     recorded.now -= 60
     recorded.windows.add()  # the window of this clock is finished
-    recorded.windows.left(name(MINUTE))
+    recorded.windows.left(MINUTE)
     assert recorded.left == {name(MINUTE): 7}
     assert recorded.counts() == {name(MINUTE): 7, name(MINUTE + 1): 3}
 
@@ -90,7 +90,7 @@ def test_windows_of_a_closed_client_are_not_finished_once_more() -> None:
     recorded = RecordedWindows()
     recorded.windows.add()
     recorded.windows.close()
-    recorded.windows.left(name(MINUTE))
+    recorded.windows.left(MINUTE)
     recorded.pass_time(120)
     assert recorded.tick() is None
     assert recorded.finished == []

@@ -7,6 +7,7 @@ import pytest
 
 from countless.core.windows.window import WindowState
 from countless.server.storage import commit
+from countless.wire.keys import COUNTER, Key
 from support.session_world import CALENDAR, START_S
 from support.windows_clients import SERIES, World, running
 
@@ -61,12 +62,12 @@ async def test_connection_that_is_lost_between_leave_and_its_acknowledgement_cha
         world.server.tick()
         await world.server.flush()
         assert windows(world)[0] == (5, WindowState.CLOSED)
-        assert f"{HITS}@minute:{MINUTE}" in process.counters
+        assert Key(COUNTER, HITS, "minute", MINUTE) in process.counters
         world.lose_connection(process)
         await world.deliver_all()
         await pass_minutes(world, 0.5)
         assert windows(world)[0] == (5, WindowState.CLOSED)
-        assert f"{HITS}@minute:{MINUTE}" not in process.counters
+        assert Key(COUNTER, HITS, "minute", MINUTE) not in process.counters
 
 
 async def test_coordinator_that_is_away_over_an_edge_gets_all_windows_afterwards() -> None:

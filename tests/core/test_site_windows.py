@@ -46,8 +46,8 @@ def test_windows_are_finished_in_ascending_order_after_their_end() -> None:
     site = minutes()
     for period in (NOW + 2, NOW, NOW + 1):
         site.enter(at(period))
-    assert site.finish(at(NOW, 59.9), 0) == []
-    assert [window.period for window in site.finish(at(NOW + 2), 60.1)] == [NOW, NOW + 1]
+    assert site.finish(at(NOW, 59.9), 0) == {}
+    assert list(site.finish(at(NOW + 2), 60.1)) == [NOW, NOW + 1]
     assert (site.watermark, list(site.states)) == (NOW + 2, [NOW + 2])
 
 
@@ -55,9 +55,9 @@ def test_clock_that_is_put_back_returns_to_a_window_that_is_not_finished() -> No
     site = minutes(spread=1.0)
     first = site.enter(at(NOW))
     assert site.enter(at(NOW + 1)) is not first
-    assert site.finish(at(NOW + 1, 5.9), 0) == []
+    assert site.finish(at(NOW + 1, 5.9), 0) == {}
     assert site.enter(at(NOW, 30)) is first
-    assert site.finish(at(NOW + 1, 6), 1) == [first]
+    assert site.finish(at(NOW + 1, 6), 1) == {first.period: first}
     assert site.enter(at(NOW, 30)) is site.states[NOW + 1]
     assert (site.period, site.starts_at, site.ends_at) == (NOW + 1, -inf, at(NOW + 2))
 
@@ -65,7 +65,7 @@ def test_clock_that_is_put_back_returns_to_a_window_that_is_not_finished() -> No
 def test_window_that_was_entered_last_can_be_finished_while_nothing_is_counted() -> None:
     site = minutes()
     first = site.enter(at(NOW))
-    assert site.finish(at(NOW + 7), 0) == [first]
+    assert site.finish(at(NOW + 7), 0) == {first.period: first}
     assert not site.states
     assert site.enter(at(NOW + 7)).period == NOW + 7
 
@@ -80,10 +80,10 @@ def test_jump_ahead_of_800_days_for_a_minute_finishes_nothing(per: str) -> None:
     for second in range(59):
         now = start + (800 * DAY_S if second else 0) + second
         ahead.add(site.enter(now).period)
-        assert site.finish(now, monotonic=float(second)) == []
+        assert site.finish(now, monotonic=float(second)) == {}
     assert site.enter(end - 1) is before
     assert len(ahead - {before.period}) >= 1
-    assert site.finish(end, monotonic=float(end - start)) == [before]
+    assert site.finish(end, monotonic=float(end - start)) == {before.period: before}
     assert set(site.states) == ahead - {before.period}
 
 
@@ -91,20 +91,20 @@ def test_jump_ahead_of_800_days_for_a_minute_finishes_nothing(per: str) -> None:
 def test_jump_ahead_is_believed_after_it_has_lasted(spread: float) -> None:
     site = SiteWindows(Calendar("hour"), Window, spread)
     before, wait_s = site.enter(at(NOW)), BELIEVED_AFTER_S * (1 + spread)
-    assert site.finish(at(NOW), 0.0) == []
+    assert site.finish(at(NOW), 0.0) == {}
     to_finish_s = site.seconds_to_finish(at(NOW), 0.0)
     for second in range(1, 1 + int(wait_s)):
         jumped = at(NOW + 1_000_000, second)
-        assert site.finish(jumped, second) == []
+        assert site.finish(jumped, second) == {}
         assert site.seconds_to_finish(jumped, second) == to_finish_s - second
-    assert site.finish(at(NOW + 1_000_000, 1 + wait_s), 1 + wait_s) == [before]
+    assert site.finish(at(NOW + 1_000_000, 1 + wait_s), 1 + wait_s) == {before.period: before}
 
 
 def test_jump_ahead_that_is_as_small_as_a_delay_is_believed_at_once() -> None:
     site = minutes()
     before = site.enter(at(NOW))
-    assert site.finish(at(NOW, 55), 0.0) == []
-    assert site.finish(at(NOW + 1), 0.0) == [before]
+    assert site.finish(at(NOW, 55), 0.0) == {}
+    assert site.finish(at(NOW + 1), 0.0) == {before.period: before}
 
 
 def test_next_window_is_prepared_once_if_the_present_one_is_needed() -> None:
@@ -114,10 +114,11 @@ def test_next_window_is_prepared_once_if_the_present_one_is_needed() -> None:
         assert site.seconds_to_prepare(at(NOW)) == pytest.approx(second)
         assert site.prepare(at(NOW, second - 0.1), has_events) is None
         prepared = site.prepare(at(NOW, second), has_events)
-        assert prepared is site.states[NOW + 1]
+        assert prepared == NOW + 1
+        state = site.states[NOW + 1]
         assert site.prepare(at(NOW, second), has_events) is None
         assert site.seconds_to_prepare(at(NOW, second)) == pytest.approx(60.0)
-        assert site.enter(at(NOW + 1)) is prepared
+        assert site.enter(at(NOW + 1)) is state
 
 
 def test_window_after_one_without_events_is_not_prepared() -> None:
@@ -149,9 +150,9 @@ def test_days_of_23_and_25_hours_are_prepared_and_finished_at_their_own_ends(tz:
     day.events.append(1)
     assert site.enter(end - 0.1) is day
     assert site.seconds_to_prepare(start) == hours * 3600 - MARGIN_S["day"]
-    assert site.finish(end + MARGIN_S["day"] - 0.1, 0.0) == []
+    assert site.finish(end + MARGIN_S["day"] - 0.1, 0.0) == {}
     assert site.enter(end).period == day.period + 1
-    assert site.finish(end + MARGIN_S["day"], 0.1) == [day]
+    assert site.finish(end + MARGIN_S["day"], 0.1) == {day.period: day}
 
 
 def test_watermark_is_never_a_day_that_the_zone_skipped() -> None:
@@ -159,7 +160,7 @@ def test_watermark_is_never_a_day_that_the_zone_skipped() -> None:
     skipped = next(day for day in range(15_330, 15_345) if len(set(calendar.bounds(day))) == 1)
     site = SiteWindows(calendar, Window)
     before = site.enter(calendar.bounds(skipped - 1)[0])
-    assert site.finish(calendar.bounds(skipped)[1], 0.0) == [before]
+    assert site.finish(calendar.bounds(skipped)[1], 0.0) == {before.period: before}
     assert site.enter(0.0).period == skipped + 1
 
 
@@ -196,8 +197,8 @@ def test_each_event_is_in_one_window_and_no_window_is_used_after_it_is_finished(
         if ticks:
             present = site.present_at(clock)
             prepared = site.prepare(clock, has_events)
-            assert prepared is None or (prepared.period == calendar.next(present) and site.states[present].events)
-            for window in site.finish(clock, monotonic):
+            assert prepared is None or (prepared == calendar.next(present) and site.states[present].events)
+            for window in site.finish(clock, monotonic).values():
                 assert calendar.bounds(window.period)[1] + spread * MARGIN_S[per] <= clock
                 window.finished = True
                 finished.append(window)
@@ -206,7 +207,7 @@ def test_each_event_is_in_one_window_and_no_window_is_used_after_it_is_finished(
     # Afterwards the clock passes every window and stays there: all are finished, with all events.
     last = calendar.bounds(max(site.states, default=calendar.period_at(clock)))[1] + 10 * DAY_S
     for second in range(0, int(2 * BELIEVED_AFTER_S) + 60, 60):
-        finished += site.finish(last + second, monotonic + second)
+        finished += site.finish(last + second, monotonic + second).values()
     assert not site.states
     assert sorted(event for window in finished for event in window.events) == list(range(1, events + 1))
 
@@ -232,8 +233,8 @@ def test_ticks_at_the_times_that_are_asked_for_prepare_and_finish_every_window_i
         site.enter(now).events.append(ticks)
         prepared = site.prepare(now, has_events)
         if prepared is not None:
-            assert MIN_LEAD * 0.99 <= (calendar.bounds(prepared.period)[0] - now) / MARGIN_S[per] <= 1.01
-        for window in site.finish(now, now - start):
+            assert MIN_LEAD * 0.99 <= (calendar.bounds(prepared)[0] - now) / MARGIN_S[per] <= 1.01
+        for window in site.finish(now, now - start).values():
             assert 0 <= now - calendar.bounds(window.period)[1] <= MARGIN_S[per] * 1.01
             finished.append(window)
         next_tick_s = min(site.seconds_to_prepare(now), site.seconds_to_finish(now, now - start))

@@ -13,6 +13,7 @@ import pytest
 import countless
 from countless.client.client import Client
 from countless.client.durable import budget_record
+from countless.wire.keys import COUNTER, Key
 from countless.wire.nats_subjects import shard_of
 from support.nats import Coordinator, node
 from support.service import TIMEOUT_S, Server, python, until
@@ -176,7 +177,9 @@ def test_copies_never_admit_more_than_the_limit(
 
 def test_process_at_several_shards_loses_nothing_when_its_state_dir_is_copied(tmp_path: Path) -> None:
     shards = 4
-    names = list({shard_of(name, shards): name for name in (f"hits{number}" for number in range(40))}.values())
+    names = list(
+        {shard_of(Key(COUNTER, name), shards): name for name in (f"hits{number}" for number in range(40))}.values()
+    )
     assert len(names) == shards
     with (
         node(tmp_path / "broker") as broker,

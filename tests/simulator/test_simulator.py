@@ -5,6 +5,7 @@ A failure prints the command that repeats it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 
 from countless.client.families.local_family import LocalFamily
 from countless.client.local_counter import LocalCounter
-from countless.client.session import counters
-from countless.client.session.counters import CounterState, SessionCounters
+from countless.client.session.counters import SessionCounters
 from countless.client.session.families import SessionFamilies
+from countless.client.session.known import Known
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
 from countless.core.family.coordinator import FamilyCoordinator
@@ -39,6 +40,7 @@ from countless.simulator.runs import Run
 from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
+from countless.wire.keys import Key
 from support import cluster_mutants, copy_mutants, fork_mutants, restore_mutants, session_mutants
 
 SEEDS = 64  # `make soak` has 100,000
@@ -162,14 +164,14 @@ def retires_without_a_tombstone(patch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_is_known_of_a_retired_incarnation(patch: pytest.MonkeyPatch) -> None:
     original = SessionCounters.renew
-    patch.setattr(SessionCounters, "renew", lambda self, site_id, known: original(self, site_id, {}))
+    patch.setattr(SessionCounters, "renew", lambda self, site_id, known: original(self, site_id, Known()))
 
 
 def does_not_send_again_after_a_lost_connection(patch: pytest.MonkeyPatch) -> None:
     original = SessionCounters._join_items
 
-    def join_items(self: SessionCounters, name: str) -> list[object]:
-        return [] if name in self._sent else list(original(self, name))
+    def join_items(self: SessionCounters, key: Key) -> list[object]:
+        return [] if key in self._sent else list(original(self, key))
 
     patch.setattr(SessionCounters, "_join_items", join_items)
 
@@ -196,10 +198,12 @@ def forgets_what_was_finished_on_the_last_stream(patch: pytest.MonkeyPatch) -> N
 
 
 def sends_a_window_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
-    def delivered(name: str, counter: CounterState, known_counts: dict[str, int]) -> int:
-        return known_counts.get(name, 0)
+    original = SessionCounters.renew
 
-    patch.setattr(counters, "_delivered", delivered)
+    def renew(self: SessionCounters, site_id: SiteId, known: Known) -> None:
+        original(self, site_id, replace(known, first_not_left={}))
+
+    patch.setattr(SessionCounters, "renew", renew)
 
 
 def counts_twice_at_the_edge_of_a_window(patch: pytest.MonkeyPatch) -> None:
@@ -261,7 +265,7 @@ def forgets_steps_of_families_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 def sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
     original = SessionFamilies.renew
-    patch.setattr(SessionFamilies, "renew", lambda self, known, known_counts: original(self, known, {}))
+    patch.setattr(SessionFamilies, "renew", lambda self, known: original(self, replace(known, first_not_left={})))
 
 
 def forgets_labels_of_windows_that_are_not_kept(patch: pytest.MonkeyPatch) -> None:

@@ -66,4 +66,4 @@ def together(*jobs: Callable[[], None]) -> None:
 def counts_of(client: Client) -> dict[str, int]:
     """What its counters and their windows have counted in this process, by their wire names."""
     with client._lock:
-        return {name: counter.count for name, counter in client._local_counters.items()}
+        return {str(key): counter.count for key, counter in client._local_counters.items()}

@@ -1,23 +1,25 @@
 """The windows of one counter, as a client keeps them, on clocks that are numbers."""
 
+from functools import partial
 from threading import RLock
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import DurableCounter
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows
-from countless.core.calendar import Calendar
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
+from countless.wire.keys import ALL, COUNTER, Key
 from support.rng import NO_RANDOM
 
 MINUTE = 30_000_000  # by its number
 SITE_ID = SiteId("here", 1)
+HITS = Key(COUNTER, "hits", "minute", ALL)
 
 
 def name(minute: int) -> str:
-    return f"hits@minute:{minute}"
+    return str(HITS.window(minute))
 
 
 class RecordedWindows:
@@ -27,28 +29,29 @@ class RecordedWindows:
         self.now = MINUTE * 60.0
         self.monotonic = 0.0
         self.lock = RLock()
-        self.counters: dict[str, LocalCounter] = {}
+        self.counters: dict[str, LocalCounter] = {}  # by the text of the window
         self.finished: list[str] = []
         self.left: dict[str, int] = {}  # final counts
         self.messages: list[UpMessage] = []
         self.file = None if kind == "plain" else CountFile.in_memory(SITE_ID)
         self._trigger = trigger or EveryNth(1)
-        self.windows = LocalWindows(
-            "hits", Calendar("minute"), spread, self.lock, lambda: self.now, self._new, self._remove
-        )
+        self.windows = LocalWindows(HITS, spread, self.lock, lambda: self.now, self._new, self._remove)
 
-    def _new(self, name: str) -> LocalCounter:
+    def _new(self, key: Key) -> LocalCounter:
         """As the client does it."""
+        name = str(key)
         if name not in self.counters:
             site = Site(name, SITE_ID, NO_RANDOM, trigger=self._trigger)
+            deliver = partial(self._deliver, key)
             if self.file is None:
-                counter = LocalCounter(site, self.lock, self._deliver)
+                counter = LocalCounter(site, self.lock, deliver)
             else:
-                counter = DurableCounter(site, self.lock, self._deliver, self.file.allocate(name))
+                counter = DurableCounter(site, self.lock, deliver, self.file.allocate(name))
             self.counters.setdefault(name, counter)
         return self.counters[name]
 
-    def _remove(self, name: str) -> None:
+    def _remove(self, key: Key) -> None:
+        name = str(key)
         counter = self.counters.pop(name)
         assert name not in self.left
         self.left[name] = counter.count
@@ -56,17 +59,17 @@ class RecordedWindows:
             assert self.file.records[name].count == counter.count
             self.file.free(name)
 
-    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
+    def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.messages += messages
 
     def tick(self, leave: bool = True) -> str | None:
         """The window that is announced. With `leave`, windows that are finished are delivered at once."""
         with self.lock:
             announced, finished = self.windows.tick(self.monotonic)
-            self.finished += finished
-            for each in finished if leave else ():
-                self.windows.left(each)
-        return announced
+            self.finished += map(name, finished)
+            for period in finished if leave else ():
+                self.windows.left(period)
+        return None if announced is None else name(announced)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds

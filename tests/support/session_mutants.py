@@ -4,6 +4,7 @@ import pytest
 
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
+from countless.client.session.known import Known
 from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
@@ -22,7 +23,7 @@ def does_not_see_that_the_last_forgotten_incarnation_has_expired(patch: pytest.M
 
 def sends_everything_again_when_it_has_expired(patch: pytest.MonkeyPatch) -> None:
     def expired(self: SiteSession, item: IncarnationExpired) -> SessionRetired:
-        return SessionRetired({}, {}, item.incarnation)
+        return SessionRetired(Known(), item.incarnation)
 
     patch.setattr(SiteSession, "_expired", expired)
 

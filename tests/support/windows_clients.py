@@ -5,6 +5,7 @@ Random runs are those of the fault simulator.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from threading import Lock, RLock
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from countless.randomness import SeededRandom
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Changes, StateStore
 from countless.server.storage.memory_store import MemoryStore
+from countless.wire.keys import ALL, COUNTER, Key, calendar_text
 from support.budget_world import Broken
 from support.session_world import CALENDAR, START_S, STEP_S, SessionWorld, Stream
 
@@ -35,29 +37,30 @@ class Process(Stream):
         self.disconnect()
         self.site = site
         self.offset = 0.0  # of its wall clock
-        self.counters: dict[str, LocalCounter] = {}
+        self.counters: dict[Key, LocalCounter] = {}
         self.windows = {series: self._windows(series, site_id) for series in SERIES}
 
     def _windows(self, series: str, site_id: SiteId) -> LocalWindows:
         spread = spread_of(site_id, series)
-        windows = LocalWindows(series, CALENDAR, spread, self.lock, self.wall_clock, self._new, self._remove)
-        self.session.add_windows(series, windows)
+        key = Key(COUNTER, series, calendar_text(CALENDAR), ALL)
+        windows = LocalWindows(key, spread, self.lock, self.wall_clock, self._new, self._remove)
+        self.session.add_windows(windows)
         return windows
 
     def wall_clock(self) -> float:
         return START_S + self.world.time + self.offset
 
-    def _new(self, name: str) -> LocalCounter:
-        counter = LocalCounter(Site(name, self.session.site_id, SeededRandom(1)), self.lock, self._deliver)
-        self.counters[name] = counter
-        self.session.add_counter(name, counter)
+    def _new(self, key: Key) -> LocalCounter:
+        site = Site(str(key), self.session.site_id, SeededRandom(1))
+        counter = self.counters[key] = LocalCounter(site, self.lock, partial(self._deliver, key))
+        self.session.add_counter(key, counter)
         return counter
 
-    def _remove(self, name: str) -> None:
-        del self.counters[name]
+    def _remove(self, key: Key) -> None:
+        del self.counters[key]
 
-    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.session.queue(site.counter, messages)
+    def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        self.session.queue(key, messages)
 
     def add(self, series: str, n: int) -> None:
         self.windows[series].add(n)

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.errors import ProtocolError
+from countless.wire.keys import COUNTER, Key
 from countless.wire.nats_subjects import (
     CLOSE,
     DataFrame,
@@ -30,9 +31,9 @@ def test_every_site_name_is_one_subject_token_of_its_own(name: str) -> None:
 
 
 def test_counters_are_spread_over_all_shards_and_series_share_the_shard_of_their_counter() -> None:
-    assert {shard_of(f"counter {number}", 16) for number in range(400)} == set(range(16))
-    assert shard_of("requests", 16) == 14  # must never change: the log of shard 14 has its state
-    assert shard_of('requests{route="/a{b}"}', 16) == 14
+    assert {shard_of(Key(COUNTER, f"counter {number}"), 16) for number in range(400)} == set(range(16))
+    assert shard_of(Key(COUNTER, "requests"), 16) == 14  # must never change: the log of shard 14 has its state
+    assert shard_of(Key(COUNTER, 'requests{route="/a{b}"}'), 16) == 14
 
 
 def test_stream_messages_survive_their_encoding() -> None:

@@ -27,6 +27,7 @@ from countless.client.counter import LABEL_CAP, Counter
 from countless.client.environment import token_for, url_or_default
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
+from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
 from countless.client.transport.endpoint import Endpoint
 from countless.clock import Clock, steady_clock
@@ -35,10 +36,9 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
 from countless.core.parameters import require_integer, require_seconds
 from countless.errors import CounterRefused, InvalidParameter
-from countless.wire.keys import NAME_RULE, validate_counter, validate_name
+from countless.wire.keys import COUNTER, FAMILY, NAME_RULE, Key, is_plain, validate_counter, validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
-from countless.wire.windows import parse_window
 
 if TYPE_CHECKING:
     from countless.client.answers import Quantiles, Rate, RollingCount, TopCounts, TotalCount, WindowCount
@@ -192,12 +192,15 @@ class Client(LocalState):
     def _new_counter(self, name: str, fields: CalendarFields, label_cap: int) -> tuple[Counter, CalendarFields]:
         validate_counter(name)
         require_integer("label_cap", label_cap, 0)
-        if parse_window(name) or parse_window(f"{name}:0"):
+        if not is_plain(name):
             raise InvalidParameter("counter", name, "a name that does not end like a window's; use `per` instead")
         calendar = _calendar(*fields)
-        new = self._local_counter if calendar is None or self._disabled else partial(self._local_windows, calendar)
+        new = self._plain_counter if calendar is None or self._disabled else partial(self._local_windows, calendar)
         with self._lock:
             return self._counters.setdefault(name, (Counter(name, new, label_cap), fields))
+
+    def _plain_counter(self, series: str) -> LocalCounter:
+        return self._local_counter(Key(COUNTER, series))
 
     def _family_counter(self, name: str, rule: FamilyRule, fields: CalendarFields, label_cap: int | None) -> Counter:
         cap = FAMILY_LABEL_CAP if label_cap is None else label_cap
@@ -236,11 +239,11 @@ class Client(LocalState):
     ) -> LocalFamily | LocalFamilyWindows:
         if name not in self._used_families:
             validate_counter(name)
-            if name in self._counters or parse_window(f"{name}:0") or parse_window(name):
+            if name in self._counters or not is_plain(name):
                 raise InvalidParameter("counter", name, "a name of its own, without labels and windows")
             calendar = _calendar(*fields)
             family = (
-                self._local_family(name, rule, cap)
+                self._local_family(Key(FAMILY, name), rule, cap)
                 if calendar is None or self._disabled
                 else self._local_family_windows(name, rule, cap, calendar)
             )

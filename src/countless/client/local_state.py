@@ -1,6 +1,6 @@
 """What this process has counted and spent, and the thread that delivers it: `Client` gives programs access to it.
 
-Counters, families and budgets are kept by their wire names; a window is a counter or a family under a name of its own.
+A window is a counter or a family with a key of its own.
 """
 
 import logging
@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count
 from pathlib import Path
-from threading import Condition, RLock, Thread
+from threading import Condition, Thread
 from typing import TYPE_CHECKING
 from weakref import WeakSet, WeakValueDictionary
 
@@ -18,7 +18,7 @@ from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
 from countless.client.families.local_family_windows import LocalFamilyWindows
-from countless.client.local_counter import Deliver, LocalCounter
+from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin, new_incarnation
@@ -35,9 +35,8 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.randomness import SystemRandom
 from countless.wire.frames import BudgetLeave
-from countless.wire.keys import validate_name
+from countless.wire.keys import ALL, BUDGET, COUNTER, FAMILY, Key, calendar_text, validate_name
 from countless.wire.nats_url import Broker
-from countless.wire.windows import parse_window, window_name
 
 if TYPE_CHECKING:
     from countless.client.durable.state import DurableState
@@ -70,10 +69,9 @@ class LocalState:
         self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
         self._clock = clock
         self._lock = forks.ClientLock()
-        self._local_counters: dict[str, LocalCounter] = {}
-        # By series; their windows are among the local counters, or the families.
-        self._windows: dict[str, LocalWindows | LocalFamilyWindows] = {}
-        self._families: dict[str, LocalFamily] = {}  # and distributions; and windows of both, under their wire names
+        self._local_counters: dict[Key, LocalCounter] = {}  # and windows
+        self._windows: dict[Key, LocalWindows | LocalFamilyWindows] = {}  # by the key of all windows together
+        self._families: dict[Key, LocalFamily] = {}  # and distributions; and windows of both
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
         self._left = False  # the program has closed the client: a later `add` raises
         self._origin = Origin.MEMORY if state_dir is None else Origin.FILE
@@ -117,54 +115,61 @@ class LocalState:
 
     # Counters, families and budgets that the program uses for the first time; with the lock held
 
-    def _local_counter(self, name: str) -> LocalCounter:
+    def _local_counter(self, key: Key) -> LocalCounter:
         with self._lock:
-            if name not in self._local_counters:
-                site = Site(name, self._site_id, SystemRandom(), trigger=_DISABLED_TRIGGER if self._disabled else None)
-                make = self._counter_in_memory if self._durable is None or self._left else self._durable.counter
-                self._local_counters.setdefault(name, make(site, self._lock, self._deliver))  # a handler may have come
-                self._loop.add_counter(name)
+            if key not in self._local_counters:
+                trigger = _DISABLED_TRIGGER if self._disabled else None
+                site = Site(str(key), self._site_id, SystemRandom(), trigger=trigger)
+                deliver = partial(self._deliver, key)
+                made = (
+                    LocalCounter(site, self._lock, deliver, lambda: self._lock.page.endless(count(1)))
+                    if self._durable is None or self._left
+                    else self._durable.counter(key, site, self._lock, deliver)
+                )
+                self._local_counters.setdefault(key, made)  # a handler may have come
+                self._loop.add_counter(key)
                 if self._left:
-                    self._local_counters[name].close()
-            return self._local_counters[name]
-
-    def _counter_in_memory(self, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
-        return LocalCounter(site, lock, deliver, lambda: self._lock.page.endless(count(1)))
+                    self._local_counters[key].close()
+            return self._local_counters[key]
 
     def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
-        validate_name(window_name(series, calendar, calendar.period_at(self._wall_clock())))
+        key = self._windows_key(COUNTER, series, calendar)
         with self._lock:
-            windows = self._windows.get(series)
+            windows = self._windows.get(key)
             if not isinstance(windows, LocalWindows):
-                windows = self._windows[series] = LocalWindows(
-                    series,
-                    calendar,
+                windows = self._windows[key] = LocalWindows(
+                    key,
                     spread_of(self._site_id, series),
                     self._lock,
                     self._wall_clock,
                     self._local_counter,
                     self._remove_counter,
                 )
-                self._loop.add_windows(series)
+                self._loop.add_windows(windows)
                 if self._left:
                     windows.close()
             return windows
 
-    def _local_family(self, name: str, rule: FamilyRule, cap: int) -> LocalFamily:
-        records = None if self._durable is None else self._durable.family(name, rule)
-        family = self._families[name] = LocalFamily(name, rule, cap, self._lock, self._deliver_family, records)
-        self._loop.add_family(name)
+    def _windows_key(self, kind: str, name: str, calendar: Calendar) -> Key:
+        key = Key(kind, name, calendar_text(calendar), ALL)
+        validate_name(str(key.window(calendar.period_at(self._wall_clock()))))
+        return key
+
+    def _local_family(self, key: Key, rule: FamilyRule, cap: int) -> LocalFamily:
+        records = None if self._durable is None else self._durable.family(key, rule)
+        family = self._families[key] = LocalFamily(key, rule, cap, self._lock, self._deliver_family, records)
+        self._loop.add_family(key)
         if self._closing:
             family.close()
         return family
 
     def _local_family_windows(self, name: str, rule: FamilyRule, cap: int, calendar: Calendar) -> LocalFamilyWindows:
-        validate_name(window_name(name, calendar, calendar.period_at(self._wall_clock())))
-        windows = self._windows[name] = LocalFamilyWindows(
-            *(name, rule, cap, calendar, spread_of(self._site_id, name), self._lock, self._wall_clock),
+        key = self._windows_key(FAMILY, name, calendar)
+        windows = self._windows[key] = LocalFamilyWindows(
+            *(key, rule, cap, spread_of(self._site_id, name), self._lock, self._wall_clock),
             *(self._local_family, self._remove_family),
         )
-        self._loop.add_windows(name)
+        self._loop.add_windows(windows)
         if self._closing:
             windows.close()
         return windows
@@ -172,18 +177,18 @@ class LocalState:
     def _budget_part(self, name: str) -> BudgetPart:
         part = self._budgets.get(name)
         if part is None:
-            validate_name(name, "budget")
+            key = Key(BUDGET, validate_name(name, "budget"))
             link = BudgetLink(
                 send=self._send_of_budget,
-                connected=partial(self._connected_for, name),
+                connected=partial(self._connected_for, key),
                 count_waiter=self._count_waiter,
                 new_local=in_memory if self._durable is None else self._durable.budget,
                 disabled=self._disabled,
                 clock=self._wall_clock,
                 steady_clock=self._clock,
-                contact=partial(self._contact_of, name),
+                contact=partial(self._contact_of, key),
             )
-            part = self._budgets[name] = BudgetPart(name, self._loop.site_id_for(name), self._lock, link)
+            part = self._budgets[name] = BudgetPart(name, self._loop.site_id_for(key), self._lock, link)
             self._loop.add_budget(name)
             if self._closing:
                 part.end()
@@ -191,37 +196,37 @@ class LocalState:
 
     # Windows that are finished, and everything delivered
 
-    def _remove_counter(self, name: str) -> None:
-        del self._local_counters[name]
+    def _remove_counter(self, key: Key) -> None:
+        del self._local_counters[key]
         if self._durable is not None:
-            self._durable.remove_counter(name)
+            self._durable.remove_counter(key)
 
-    def _remove_family(self, name: str) -> None:
-        self._families.pop(name).forget()
+    def _remove_family(self, key: Key) -> None:
+        self._families.pop(key).forget()
 
     # Delivery
 
-    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
+    def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
         if self._thread is None and not self._closing:
             self._start()
-        self._loop.queue(site.counter, messages)
+        self._loop.queue(key, messages)
 
-    def _deliver_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
+    def _deliver_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
         if self._disabled:
             return
         if self._thread is None and not self._closing:
             self._start()
-        self._loop.queue_family(name, messages)
+        self._loop.queue_family(key, messages)
 
     def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
         if self._thread is None and not self._closing:
             self._start()
-        self._loop.queue_budget(budget, items)
+        self._loop.queue_budget(Key(BUDGET, budget), items)
 
-    def _connected_for(self, budget: str) -> bool:
+    def _connected_for(self, budget: Key) -> bool:
         return self._loop.connected_for(budget)
 
-    def _contact_of(self, budget: str) -> float:
+    def _contact_of(self, budget: Key) -> float:
         return self._loop.contact_of(budget)
 
     def _count_waiter(self, number: int) -> None:
@@ -266,20 +271,20 @@ class LocalState:
         self._new_incarnation()
         self._closing = closing
         if not closing:
-            for name in [name for name in self._local_counters if parse_window(name)]:
-                self._local_counters.pop(name).give_up()
+            for key in [key for key in self._local_counters if key.is_window]:
+                self._local_counters.pop(key).give_up()
             if self._durable is not None:
                 self._durable.after_fork(self._site_id, self._local_counters)
             for counter in self._local_counters.values():
                 counter.after_fork(self._site_id)
             for windows in self._windows.values():
-                windows.reset(spread_of(self._site_id, windows.series))
+                windows.reset(spread_of(self._site_id, windows.key.name))
             for budget in self._budgets.values():
                 budget.after_fork(self._site_id)
-            for name in [name for name in self._families if parse_window(name)]:
-                self._families.pop(name).close()
-            for name, family in self._families.items():
-                family.after_fork(None if self._durable is None else self._durable.family(name, family.rule))
+            for key in [key for key in self._families if key.is_window]:
+                self._families.pop(key).close()
+            for key, family in self._families.items():
+                family.after_fork(None if self._durable is None else self._durable.family(key, family.rule))
         else:
             for counter in self._local_counters.values():
                 counter.give_up()

@@ -6,17 +6,16 @@ threshold. Meanwhile another thread may finish the window. Then the number is in
 counted in the present window instead: `LocalCounter.add_with_lock` knows which.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from threading import RLock
 from zlib import crc32
 
 from countless.client.local_counter import NO_NUMBER, LocalCounter
-from countless.core.calendar import Calendar
 from countless.core.site import MAX_INCREMENT, require_increment
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvalidParameter
-from countless.wire.windows import window_name
+from countless.wire.keys import Key, parse_calendar
 
 _ONE = 1  # CPython has one object for it, which True and 1.0 are not
 
@@ -33,26 +32,24 @@ class LocalWindows:
         "_present",
         "_remove",
         "_windows",
-        "series",
+        "key",
     )
-    of_family = False
 
     def __init__(
         self,
-        series: str,
-        calendar: Calendar,
+        key: Key,
         spread: float,
         lock: RLock,
         clock: Callable[[], float],
-        new: Callable[[str], LocalCounter],
-        remove: Callable[[str], None],
+        new: Callable[[Key], LocalCounter],
+        remove: Callable[[Key], None],
     ) -> None:
-        self.series = series
-        self._calendar = calendar
+        self.key = key  # of all windows together
+        self._calendar = parse_calendar(key.calendar)
         self._lock = lock
         self._clock = clock
-        self._new = new  # the counter of a window, by its wire name
-        self._remove = remove  # likewise: its count is delivered
+        self._new = new
+        self._remove = remove  # its count is delivered
         self._closed = False
         self._present: tuple[float, float, LocalCounter | None]
         self.reset(spread)
@@ -71,7 +68,7 @@ class LocalWindows:
                 self._set_present()
                 if local.add_with_lock(n, 0):
                     return
-        raise InvalidParameter("counter", self.series, "a counter of a client that has not been closed")
+        raise InvalidParameter("counter", self.key.name, "a counter of a client that has not been closed")
 
     def _set_present(self) -> None:
         windows = self._windows  # nothing is called from here on, so that no signal handler enters another window
@@ -92,22 +89,22 @@ class LocalWindows:
         now = self._clock()
         return min(self._windows.seconds_to_prepare(now), self._windows.seconds_to_finish(now, monotonic))
 
-    def tick(self, monotonic: float) -> tuple[str | None, list[str]]:
+    def tick(self, monotonic: float) -> tuple[int | None, Iterable[int]]:
         """The window that has to be announced to the coordinator, and those that are finished, oldest first."""
         if self._closed:  # all windows leave, also the present one
-            return None, []
+            return None, ()
         now = self._clock()
         prepared = self._windows.prepare(now, _has_counted)
         if prepared is not None:
-            prepared.announced = True
+            self._windows.states[prepared].announced = True
         finished = self._windows.finish(now, monotonic)
-        for local in finished:
+        for local in finished.values():
             local.close()
-        return None if prepared is None else prepared.name, [local.name for local in finished]
+        return prepared, finished
 
-    def left(self, name: str) -> None:
+    def left(self, period: int) -> None:
         """The coordinator has the final count of a window that is finished."""
-        self._remove(name)
+        self._remove(self.key.window(period))
 
     def close(self) -> None:
         """The owner closes the counters of all windows."""
@@ -119,7 +116,7 @@ class LocalWindows:
         self._windows: SiteWindows[LocalCounter] = SiteWindows(self._calendar, self._window, spread)
 
     def _window(self, period: int) -> LocalCounter:
-        return self._new(window_name(self.series, self._calendar, period))
+        return self._new(self.key.window(period))
 
 
 def _has_counted(local: LocalCounter) -> bool:

@@ -111,7 +111,7 @@ class TrackedWindows:
         finished = self._windows.finish(moment, moment)
         if not finished:
             return
-        for period, total in finished:
+        for period, total in finished.values():
             for name in list(total.sites):
                 total.remove_site(self.sites[name].site_id)
             self._traffic += total.traffic

@@ -34,7 +34,8 @@ from countless.simulator.reader import OnEvent
 from countless.simulator.restore import Knowledge
 from countless.simulator.virtual_loop import InlineExecutor, TakesTurns, new_group
 from countless.wire.frames import decode_down
-from countless.wire.nats_subjects import DataFrame, decode_downlink, shard_of_budget
+from countless.wire.keys import BUDGET, Key
+from countless.wire.nats_subjects import DataFrame, decode_downlink, shard_of
 from countless.wire.nats_url import Broker
 
 SHARDS = 2
@@ -153,7 +154,7 @@ class Cluster:
     async def create_budgets(self, rules: dict[str, BudgetRule]) -> None:
         owners = self._by_shard()
         for name, rule in rules.items():
-            owners[shard_of_budget(name, SHARDS)].budgets.create(name, rule)
+            owners[shard_of(Key(BUDGET, name), SHARDS)].budgets.create(name, rule)
         for server in owners.values():
             await server.flush()
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.core.random_source import RandomSource
 from countless.wire.frames import DownItem, encode_frames
+from countless.wire.keys import Key
 
 UP, DOWN = 0, 1
 _TICK_S = 1e-6  # between two frames in one direction
@@ -136,10 +137,7 @@ class LinkTransport:
     def shard_count(self) -> int:
         return 1
 
-    def shard_of(self, counter: str) -> int:
-        return 0
-
-    def shard_of_budget(self, budget: str) -> int:
+    def shard_of(self, key: Key) -> int:
         return 0
 
     def open_stream(self, shard: int) -> Send:

@@ -27,6 +27,7 @@ from countless.simulator.coordinator import AnyTransport
 from countless.simulator.forked import inherited
 from countless.simulator.fuse import Fuse
 from countless.simulator.truth import Label
+from countless.wire.keys import Key
 from countless.wire.nats_url import Broker
 
 OpenTransport = Callable[[Callable[[], None]], AnyTransport]  # with what is called when something has arrived
@@ -117,7 +118,7 @@ class SimulatedState(DurableState):
 def in_file(file: CountFile) -> Counter[str | Label]:
     counters = {name: record.count for name, record in file.records.items()}
     families = orphaned_families(file)
-    return _together(counters, {(each.key.name, label): n for each in families for label, n in each.counts.items()})
+    return _together(counters, {(str(each.key), label): n for each in families for label, n in each.counts.items()})
 
 
 def _together(counters: dict[str, int], labels: dict[Label, int]) -> Counter[str | Label]:
@@ -175,7 +176,7 @@ class SimulatedClient(Client):
     def counts(self) -> dict[str, int]:
         """What its counters and their windows have counted, by their wire names."""
         with self._lock:
-            return {name: counter.count for name, counter in self._local_counters.items()}
+            return {str(key): counter.count for key, counter in self._local_counters.items()}
 
     @property
     def sites(self) -> list[Site]:
@@ -187,14 +188,14 @@ class SimulatedClient(Client):
         """What its families have counted, by family and label."""
         with self._lock:
             families = list(self._families.items())
-        return {(name, label): n for name, family in families for label, n in family.counts.items()}
+        return {(str(key), label): n for key, family in families for label, n in family.counts.items()}
 
     @property
     def family_steps(self) -> dict[tuple[str, SiteId], Steps]:
         """Those that are in force, by family, and by the incarnation that its shard has."""
-        return {(name, self.site_id_of(name)): family._site.steps for name, family in self._families.items()}
+        return {(str(key), self.site_id_of(key)): family._site.steps for key, family in self._families.items()}
 
-    def site_id_of(self, family: str) -> SiteId:
+    def site_id_of(self, family: Key) -> SiteId:
         return self._loop._session_of(family).site_id if self._loop._sessions else self._site_id
 
     @property

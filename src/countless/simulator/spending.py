@@ -24,6 +24,7 @@ from countless.errors import InvariantBroken, UnknownBudget
 from countless.simulator.coordinator import Service
 from countless.simulator.fuse import Killed
 from countless.simulator.process import Process
+from countless.wire.keys import BUDGET, Key
 
 LIMIT = 16
 ROLLING_S = 60.0
@@ -146,7 +147,7 @@ class Spending:
 
 
 def _spender(process: Process, budget: str) -> Spender:
-    return process, process.client.client_loop.site_id_for(budget)
+    return process, process.client.client_loop.site_id_for(Key(BUDGET, budget))
 
 
 def _require(true: bool, otherwise: str) -> None:

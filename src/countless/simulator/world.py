@@ -25,6 +25,7 @@ from countless.simulator.spending import Spending
 from countless.simulator.transcript import Transcript
 from countless.simulator.truth import Label, Truth, Undelivered, known_counts, known_labels
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
+from countless.wire.keys import COUNTER, Key
 from countless.wire.windows import parse_window, shard_name
 
 START_S = 30_000_000 * 60.0
@@ -413,7 +414,7 @@ class World:
         self.disk_is_full = False
         for process in self.processes:
             process.cut_until = 0.0
-        running = [process.client.site_id_of("") for process in self.processes]
+        running = [process.client.site_id_of(Key(COUNTER, "")) for process in self.processes]
         restored = await self.service.restore(self._choose(self.profile.pauses))
         if restored is not None:
             before, copy = restored

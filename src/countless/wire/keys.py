@@ -13,6 +13,7 @@ import re
 from typing import NamedTuple
 
 from countless.core.calendar import PERIODS, Calendar, calendar_of, require_anchor
+from countless.core.family.messages import OVERFLOW
 from countless.errors import InvalidParameter, ProtocolError
 
 COUNTER = "counter"
@@ -58,6 +59,20 @@ class Key(NamedTuple):
     def is_window(self) -> bool:
         return self.calendar != "" and self.period != ALL
 
+    @property
+    def root(self) -> str:
+        """The counter without labels; of a budget the part before the first slash, which its template has too.
+
+        >>> Key(COUNTER, 'requests{route="/a"}', "hour", 5).root, Key(BUDGET, "keys/7f3a").root
+        ('requests', 'keys')
+        """
+        return self.name.partition("/" if self.kind == BUDGET else "{")[0]
+
+    @property
+    def windows(self) -> "Key":
+        """All windows together."""
+        return Key(self.kind, self.name, self.calendar, ALL)
+
     def window(self, period: int) -> "Key":
         return Key(self.kind, self.name, self.calendar, period)
 
@@ -80,6 +95,11 @@ def key_of(kind: str, text: str) -> Key:
     if str(key) != text:
         raise ProtocolError(f"{text[:50]!r} is spelt {str(key)!r}")
     return key
+
+
+def is_plain(name: str) -> bool:
+    """False: it ends like the text of a window, or of all windows. Then no counter and no family can be called so."""
+    return _WINDOWS.fullmatch(name) is None
 
 
 # Calendars
@@ -164,3 +184,22 @@ def series_name(counter: str, labels: dict[str, str]) -> str:
 def overflow_name(counter: str) -> str:
     """The series that receives the events of all label combinations beyond the cap."""
     return series_name(counter, {"overflow": "true"})
+
+
+# Labels of families: the part of a series after the name of the counter
+
+
+def label_of_series(family: str, series: str) -> str:
+    """
+    >>> label_of_series("requests", 'requests{tenant="acme"}'), label_of_series("requests", "requests")
+    ('{tenant="acme"}', '{}')
+    """
+    return OVERFLOW if series == overflow_name(family) else series.removeprefix(family) or "{}"
+
+
+def series_of_label(family: str, label: str) -> str:
+    """
+    >>> series_of_label("requests", '{tenant="acme"}'), series_of_label("requests", OVERFLOW)
+    ('requests{tenant="acme"}', 'requests{overflow="true"}')
+    """
+    return overflow_name(family) if label == OVERFLOW else family + label.removeprefix("{}")

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import msgspec
 
 from countless.errors import ProtocolError
-from countless.wire.windows import shard_name
+from countless.wire.keys import Key
 
 PROTOCOL_VERSION = 1  # of everything in this module
 SHARDS_SUBJECT = "countless.shards"
@@ -35,27 +35,16 @@ _MAX_TOKEN_CHARS = 200  # a subject has to fit into the broker's control line, 4
 MAX_UPLINK_CHARS = 300  # else the downlink subject of a hostile site may not fit
 
 
-def shard_of(counter: str, shards: int) -> int:
-    """The shard of a counter. It depends on the family name only, so all series and windows of a counter share a shard.
+def shard_of(key: Key, shards: int) -> int:
+    """All series and windows of a counter share a shard. So do all budgets with the same part before the first slash:
+    `keys/*` and the names that it stands for.
 
-    >>> shard_of("requests", 16) == shard_of('requests{route="/a"}', 16) == shard_of("requests@hour:5", 16)
+    >>> shard_of(Key(COUNTER, "requests"), 16) == shard_of(Key(COUNTER, 'requests{route="/a"}', "hour", 5), 16)
+    True
+    >>> shard_of(Key(BUDGET, "keys/*"), 16) == shard_of(Key(BUDGET, "keys/7f3a"), 16)
     True
     """
-    return _shard(shard_name(counter).partition("{")[0], shards)
-
-
-def shard_of_budget(budget: str, shards: int) -> int:
-    """The shard of a budget. It depends on the part before the first slash only, so `keys/*` shares a shard with all
-    names that it stands for.
-
-    >>> shard_of_budget("keys/*", 16) == shard_of_budget("keys/7f3a", 16)
-    True
-    """
-    return _shard(budget.partition("/")[0], shards)
-
-
-def _shard(name: str, shards: int) -> int:
-    return int.from_bytes(sha256(name.encode()).digest()[:8]) % shards
+    return int.from_bytes(sha256(key.root.encode()).digest()[:8]) % shards
 
 
 def subject_token(name: str) -> str:

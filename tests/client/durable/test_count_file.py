@@ -24,6 +24,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
+from countless.wire.keys import COUNTER, Key
 from support.interrupts import points, run_until
 
 SITE_ID = SiteId("here", 77)
@@ -48,7 +49,7 @@ def counts(file: CountFile) -> dict[str, int]:
 
 def renew(file: CountFile, incarnation: int, delivered: dict[str, int]) -> None:
     """A new incarnation of all counters, with what was not delivered."""
-    orphans = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
+    orphans = {name: OrphanedCounter(Key(COUNTER, name), record) for name, record in file.records.items()}
     with file.new_incarnation(incarnation):
         for name, orphan in orphans.items():
             orphan.reset(SiteId("here", incarnation), delivered.get(name, 0))
@@ -111,7 +112,7 @@ def test_counts_are_found_in_the_file_of_a_process_that_has_ended(tmp_path: Path
 
 def renew_shard(file: CountFile, shard: int, incarnation: int, counter: str, delivered: int) -> None:
     """A new incarnation of the one counter that the shard has."""
-    orphan = OrphanedCounter(counter, file.records[counter])
+    orphan = OrphanedCounter(Key(COUNTER, counter), file.records[counter])
     with file.new_incarnation(incarnation, shard):
         orphan.reset(SiteId("here", incarnation), delivered)
 

@@ -12,6 +12,7 @@ from countless.client.durable.recovery import OrphanRecovery
 from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.core.messages import SiteId
 from countless.wire.frames import DownItem, IncarnationExpired, encode_frames
+from countless.wire.keys import Key
 from support.service import TIMEOUT_S, until
 
 
@@ -25,10 +26,8 @@ class OneAnswer:
     def shard_count(self) -> int:
         return 1
 
-    def shard_of(self, counter: str) -> int:
+    def shard_of(self, key: Key) -> int:
         return 0
-
-    shard_of_budget = shard_of
 
     def open_stream(self, shard: int) -> Send:
         self._theirs.send(b"!")

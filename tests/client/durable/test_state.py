@@ -15,6 +15,7 @@ from countless.core.messages import Report, SiteId, Snapshot, StartRound, UpMess
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.randomness import SeededRandom
+from countless.wire.keys import COUNTER, Key
 from support.service import until
 
 FIRST, SECOND = SiteId("here", 1), SiteId("here", 2)
@@ -24,13 +25,16 @@ def unreachable(site: str) -> Transport:
     return WebSocketTransport(Endpoint.parse("http://127.0.0.1:9"))
 
 
+HITS = Key(COUNTER, "hits")
+
+
 class DurableHits:
     """A state directory with one counter, and the messages that it has sent."""
 
     def __init__(self, directory: Path) -> None:
         self.sent: list[UpMessage] = []
         self.durable = DurableState(directory, FIRST, unreachable, RLock())
-        self.counter = self.durable.counter(Site("hits", FIRST, SeededRandom(1)), RLock(), self._deliver)
+        self.counter = self.durable.counter(HITS, Site("hits", FIRST, SeededRandom(1)), RLock(), self._deliver)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.sent += messages
@@ -88,7 +92,7 @@ def test_forked_child_counts_in_a_file_of_its_own_or_in_memory(tmp_path: Path, r
     if not room:
         rmtree(directory)
         directory.write_text("no directory any more")
-    hits.durable.after_fork(SECOND, {"hits": hits.counter})
+    hits.durable.after_fork(SECOND, {HITS: hits.counter})
     hits.counter.reset(SECOND, None)
     hits.counter.add()
     hits.counter.add(2)

@@ -8,6 +8,7 @@ from countless.client.session.families import SessionFamilies
 from countless.core.family.messages import OVERFLOW, UpMessage
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.wire.families import FamilyLabels, FamilyReport, FamilyUpItem
+from countless.wire.keys import FAMILY, Key
 
 RULE = FamilyRule(LABELS, 0.1)
 
@@ -22,12 +23,13 @@ class Session:
         self.connect()
 
     def family(self, name: str, rule: FamilyRule = RULE, cap: int = 10) -> LocalFamily:
-        family = LocalFamily(name, rule, cap, self.lock, self._deliver)
-        self.families.add(name, family)
+        key = Key(FAMILY, name)
+        family = LocalFamily(key, rule, cap, self.lock, self._deliver)
+        self.families.add(key, family)
         return family
 
-    def _deliver(self, name: str, messages: tuple[UpMessage, ...]) -> None:
-        self.families.queue(name, messages)
+    def _deliver(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
+        self.families.queue(key, messages)
 
     def connect(self) -> None:
         self.names: dict[str, list[str]] = {}

@@ -8,6 +8,9 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import SiteId
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport, FamilyResend
 from countless.wire.frames import DownItem, Hello, HelloAck, Sync, SyncAck, UpItem, decode_up, encode_frames
+from countless.wire.keys import FAMILY, Key
+
+PAGES = Key(FAMILY, "pages")
 
 
 class Stream:
@@ -16,8 +19,8 @@ class Stream:
         lock = RLock()
         self.session = SiteSession(SiteId("here", 1), lock, lambda: None, lambda: self.time)
         rule = FamilyRule(LABELS, 0.1)
-        self.family = LocalFamily("pages", rule, 10, lock, self.session.queue_family)
-        self.session.add_family("pages", self.family)
+        self.family = LocalFamily(PAGES, rule, 10, lock, self.session.queue_family)
+        self.session.add_family(PAGES, self.family)
 
     def connect(self) -> list[UpItem]:
         self._sent: list[UpItem] = []

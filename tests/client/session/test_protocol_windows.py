@@ -25,6 +25,7 @@ from countless.wire.frames import (
     decode_up,
     encode_frames,
 )
+from countless.wire.keys import Key
 from support.local_windows import MINUTE, SITE_ID, RecordedWindows, name
 
 ACCEPTED = HelloAck(1, 1_000_000)
@@ -38,16 +39,16 @@ class WindowsSession(RecordedWindows):
         super().__init__(kind, spread=0.5)
         self.items: list[UpItem] = []
         self.session = SiteSession(SITE_ID, self.lock, lambda: None, lambda: self.monotonic)
-        self.session.add_windows("hits", self.windows)
+        self.session.add_windows(self.windows)
         self.connect()
 
-    def _new(self, name: str) -> LocalCounter:
-        counter = super()._new(name)
-        self.session.add_counter(name, counter)
+    def _new(self, key: Key) -> LocalCounter:
+        counter = super()._new(key)
+        self.session.add_counter(key, counter)
         return counter
 
-    def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.session.queue(site.counter, messages)
+    def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        self.session.queue(key, messages)
 
     def connect(self, answer: DownItem = ACCEPTED) -> None:
         self._steps = self.session.run(self._send, lambda: None)

@@ -12,7 +12,8 @@ import countless
 from countless.client.client import Client
 from countless.core.budget.decision import Reason
 from countless.errors import ServiceError, UnknownBudget
-from countless.wire.nats_subjects import shard_of_budget
+from countless.wire.keys import BUDGET, Key
+from countless.wire.nats_subjects import shard_of
 from support.nats import Coordinator, Node, require_fenced
 from support.service import TIMEOUT_S, until
 
@@ -69,7 +70,7 @@ def used(server: Coordinator, name: str) -> tuple[int, int, int]:
 
 
 def test_each_coordinator_answers_for_every_budget(broker: Node, pair: Pair, names: list[str]) -> None:
-    assert {shard_of_budget(name, SHARDS) for name in names} == set(range(SHARDS))
+    assert {shard_of(Key(BUDGET, name), SHARDS) for name in names} == set(range(SHARDS))
     for number, name in enumerate(names):
         create(pair[number % 2], name, 10 + number)
     with countless.connect(broker.url, site="web 1") as a, countless.connect(broker.url, site="web 2") as b:

@@ -19,6 +19,7 @@ from countless.client.api import ApiClient
 from countless.client.transport.nats_socket import NatsSocket
 from countless.server.cluster.tokens import change_tokens
 from countless.server.tokens import new_token
+from countless.wire.keys import COUNTER, Key
 from countless.wire.nats_subjects import StreamClosed, decode_downlink, shard_of
 from countless.wire.nats_url import Broker
 from support.nats import Coordinator, LoadClient, Node, PollingReader, node, require_fenced
@@ -41,7 +42,7 @@ def one_counter_per_shard(prefix: str) -> list[str]:
     found: dict[int, str] = {}
     for number in range(1000):
         name = f"{prefix}-{number}"
-        found.setdefault(shard_of(name, SHARDS), name)
+        found.setdefault(shard_of(Key(COUNTER, name), SHARDS), name)
     return [found[shard] for shard in range(SHARDS)]
 
 
@@ -54,7 +55,7 @@ def wait_until_both_own_counters(pair: tuple[Coordinator, Coordinator]) -> None:
 
 
 def test_each_coordinator_answers_for_every_counter(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
-    assert {shard_of(name, SHARDS) for name in SPREAD} == set(range(SHARDS))
+    assert {shard_of(Key(COUNTER, name), SHARDS) for name in SPREAD} == set(range(SHARDS))
     with countless.connect(broker.url, site="web.1") as a, countless.connect(broker.url, site="web 2") as b:
         for number, name in enumerate(SPREAD):
             a.counter(name).add(10 + number)

@@ -19,7 +19,8 @@ from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.wire.frames import Join
-from countless.wire.nats_subjects import shard_of, shard_of_budget
+from countless.wire.keys import BUDGET, COUNTER, Key
+from countless.wire.nats_subjects import shard_of
 from support.site_server import SiteServerHarness, site_server
 
 pytestmark = pytest.mark.slow
@@ -48,7 +49,7 @@ class FakeMember:
         return self.leased
 
     def owner(self, counter: str) -> SiteServer:
-        return self.tables[shard_of(counter, SHARDS)].server
+        return self.tables[shard_of(Key(COUNTER, counter), SHARDS)].server
 
     async def request(self, method: str, path: str, body: bytes = b"", query: str = "") -> tuple[int, str]:
         request = ForwardedRequest(method, path, query.encode(), [], body, ["operator", "read"], None)
@@ -80,11 +81,11 @@ async def test_list_of_counters_is_sorted_and_paged_over_all_shards(member: Fake
 
 async def test_budgets_are_made_in_the_shard_of_their_name_and_listed_over_all_shards(member: FakeMember) -> None:
     names = ["a/b?c", "b1", "keys/*", "x", "y"]
-    assert len({shard_of_budget(name, SHARDS) for name in names}) == SHARDS
+    assert len({shard_of(Key(BUDGET, name), SHARDS) for name in names}) == SHARDS
     for name in reversed(names):
         body = json.dumps({"name": name, "limit": 10}).encode()
         assert (await member.request("POST", "/api/v1/budgets", body))[0] == 201
-        assert name in member.tables[shard_of_budget(name, SHARDS)].server.budgets.by_name
+        assert name in member.tables[shard_of(Key(BUDGET, name), SHARDS)].server.budgets.by_name
         assert (await member.get(f"/api/v1/budgets/{name}"))["limit"] == 10
     assert [each["name"] for each in (await member.get("/api/v1/budgets"))["budgets"]] == names
     assert (await member.request("PATCH", "/api/v1/budgets/x", b'{"limit": 20}'))[0] == 200
@@ -122,7 +123,7 @@ async def test_windows_and_rolling_counts_are_read_from_the_owner(member: FakeMe
         name = f"a/{number}"
         status, body = await member.request("POST", "/api/v1/counters", b'{"name": "%s", "per": "day"}' % name.encode())
         assert (status, json.loads(body)["windows"]["per"]) == (201, "day")
-        harness = member.tables[shard_of(name, SHARDS)]
+        harness = member.tables[shard_of(Key(COUNTER, name), SHARDS)]
         session, connection = await harness.connect(f"web-{number}")
         today = (await member.get(f"/api/v1/counters/{name}", "window=today"))["start"][:10]
         period = (datetime.fromisoformat(today) - datetime(1970, 1, 1)).days
@@ -136,7 +137,7 @@ async def test_windows_and_rolling_counts_are_read_from_the_owner(member: FakeMe
 async def test_owner_adds_up_the_series_of_a_counter(member: FakeMember) -> None:
     for number in range(8):
         name = f"a/{number}"
-        harness = member.tables[shard_of(name, SHARDS)]
+        harness = member.tables[shard_of(Key(COUNTER, name), SHARDS)]
         session, connection = await harness.connect(f"web-{number}")
         series = [f'{name}{{route="/{route}"}}' for route in "ab"]
         await harness.send(session, connection, Join(series[0], 0, 5), Join(series[1], 0, 3), Join(name, 0, 1))
@@ -185,7 +186,7 @@ async def test_watch_continues_after_its_owner_was_unreachable_and_ends_with_the
     member: FakeMember, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("countless.server.cluster.router._RETRY_S", 0.0)
-    table = member.tables[shard_of("hits", SHARDS)]
+    table = member.tables[shard_of(Key(COUNTER, "hits"), SHARDS)]
     table.server.create("hits", Config(alpha=0.1, scheme="exact"))
     session, connection = await table.connect("web")
     events = EventStream(member, "/api/v1/watch/hits", b"over=10")

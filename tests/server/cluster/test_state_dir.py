@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import countless
+from countless.wire.keys import COUNTER, Key
 from countless.wire.nats_subjects import shard_of
 from support.nats import Coordinator, Node
 from support.service import TIMEOUT_S, python, until
@@ -29,7 +30,7 @@ sys.stdin.readline()
 @pytest.mark.parametrize("forgotten", [False, True])
 def test_killed_process_is_delivered_to_every_shard(broker: Node, tmp_path: Path, forgotten: bool) -> None:
     """If it was forgotten, each shard tells what it knows, and gets the rest from a new incarnation."""
-    counters = {shard_of(name, SHARDS): name for name in (f"{forgotten}{number}" for number in range(40))}
+    counters = {shard_of(Key(COUNTER, name), SHARDS): name for name in (f"{forgotten}{number}" for number in range(40))}
     assert len(counters) == SHARDS
     directory = tmp_path / "counts"
     with Coordinator(tmp_path / "one", broker.url, "--silent-after", "0.3s", shards=SHARDS) as server:

@@ -9,34 +9,22 @@ after it.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
 from countless.client.durable.word_file import StateError
 from countless.core.family.rule import FamilyRule
 from countless.errors import CountlessError
-
-
-class FamilyKey(NamedTuple):
-    name: str
-    rule: FamilyRule
-
-    @classmethod
-    def parse(cls, text: str) -> "FamilyKey":
-        name, kind, epsilon, accuracy = text.split("\n")
-        return cls(name, FamilyRule(kind, float(epsilon), float(accuracy)))
-
-    def __str__(self) -> str:
-        rule = self.rule
-        return f"{self.name}\n{rule.kind}\n{rule.epsilon!r}\n{rule.accuracy!r}"
+from countless.wire.keys import FAMILY, Key, key_of
 
 
 class FamilyRecords:
     """The records of one family. Implements `Records`."""
 
-    def __init__(self, key: FamilyKey, file: CountFile) -> None:
+    def __init__(self, key: Key, rule: FamilyRule, file: CountFile) -> None:
         self.key = key
+        self.rule = rule
+        self._text = _text(str(key), rule.kind, repr(rule.epsilon), repr(rule.accuracy))
         self._file = file
         self._labels: dict[str, CounterRecord] = {}
         self._family: CounterRecord | None = None
@@ -45,16 +33,16 @@ class FamilyRecords:
         record = self._labels.get(label)
         if record is None:
             if self._family is None:
-                self._family = self._file.allocate_family(str(self.key))
-            record = self._labels[label] = self._file.allocate_family(f"{self.key.name}\n{label}")
+                self._family = self._file.allocate_family(self._text)
+            record = self._labels[label] = self._file.allocate_family(_text(str(self.key), label))
         record.add(n)
 
     def free(self) -> None:
         """Everything is delivered. The family comes last: no label is there without it."""
         for label in self._labels:
-            self._file.free_family(f"{self.key.name}\n{label}")
+            self._file.free_family(_text(str(self.key), label))
         if self._family is not None:
-            self._file.free_family(str(self.key))
+            self._file.free_family(self._text)
         self._labels, self._family = {}, None
 
     def load(self, family: CounterRecord, labels: Mapping[str, CounterRecord]) -> None:
@@ -87,16 +75,28 @@ def orphaned_families(file: CountFile) -> list[FamilyRecords]:
     labels: dict[str, dict[str, CounterRecord]] = {}
     try:
         for text, record in file.families.items():
-            if text.count("\n") == 1:
-                name, label = text.split("\n")
-                labels.setdefault(name, {})[label] = record
+            family, *rest = _fields(text)
+            if len(rest) == 1:
+                labels.setdefault(family, {})[rest[0]] = record
             else:
-                key = FamilyKey.parse(text)
-                families[key.name] = FamilyRecords(key, file), record
+                kind, epsilon, accuracy = rest
+                rule = FamilyRule(kind, float(epsilon), float(accuracy))
+                families[family] = FamilyRecords(key_of(FAMILY, family), rule, file), record
     except (ValueError, CountlessError) as error:
         raise StateError(f"{file.path} is damaged: a family is invalid: {error}") from None
     if labels.keys() - families.keys():
         raise StateError(f"{file.path} is damaged: a label has no family")
-    for name, (records, record) in families.items():
-        records.load(record, labels.get(name, {}))
+    for family, (records, record) in families.items():
+        records.load(record, labels.get(family, {}))
     return [records for records, _ in families.values()]
+
+
+# The text of a record has one field in each line: neither names nor labels have line feeds.
+
+
+def _text(*fields: str) -> str:
+    return "\n".join(fields)
+
+
+def _fields(text: str) -> list[str]:
+    return text.split("\n")

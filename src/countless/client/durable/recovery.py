@@ -31,8 +31,8 @@ from countless.clock import Clock, steady_clock
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
-from countless.errors import CounterRefused
-from countless.wire.windows import parse_window
+from countless.errors import CounterRefused, ProtocolError
+from countless.wire.keys import COUNTER, Key, key_of
 
 log = logging.getLogger("countless")
 
@@ -42,14 +42,14 @@ class OrphanedCounter:
 
     open = False
 
-    def __init__(self, name: str, record: CounterRecord) -> None:
+    def __init__(self, key: Key, record: CounterRecord) -> None:
         self.count = record.count
-        self.announced = parse_window(name) is not None  # a window without events was announced, or it were not there
-        self._name = name
+        self.announced = key.is_window  # a window without events was announced, or it were not there
+        self._key = key
         self._record = record
 
     def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
-        return self._record.snapshot(self._name), self._record.resend(self._name)
+        return self._record.snapshot(str(self._key)), self._record.resend(str(self._key))
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         return ()
@@ -71,8 +71,7 @@ class OrphanDelivery:
         wall_clock: Clock = time,
         sharded: bool = False,
     ) -> None:
-        counters = {name: OrphanedCounter(name, record) for name, record in file.records.items()}
-        budgets, families = orphaned_budgets(file), _families_in(file)
+        counters, budgets, families = _counters_in(file), orphaned_budgets(file), _families_in(file)
         counted = any(counter.count or counter.announced for counter in counters.values())
         self.needed = bool(budgets or families) or counted
         self._file = file
@@ -213,15 +212,23 @@ class OrphanRecovery:
         delivery.finish()
 
 
-def _families_in(file: CountFile) -> dict[str, LocalFamily]:
+def _counters_in(file: CountFile) -> dict[Key, OrphanedCounter]:
+    try:
+        keys = {key_of(COUNTER, text): record for text, record in file.records.items()}
+    except ProtocolError as error:
+        raise StateError(f"{file.path} is damaged: {error}") from None
+    return {key: OrphanedCounter(key, record) for key, record in keys.items()}
+
+
+def _families_in(file: CountFile) -> dict[Key, LocalFamily]:
     """They have only to leave: they send everything in the file, which is merged by maximum."""
     return {
-        each.key.name: LocalFamily(
-            *(each.key.name, each.key.rule, LABEL_CAP, RLock(), _ignore_messages, each, each.counts, each.total)
+        each.key: LocalFamily(
+            *(each.key, each.rule, LABEL_CAP, RLock(), _ignore_messages, each, each.counts, each.total),
         )
         for each in orphaned_families(file)
     }
 
 
-def _ignore_messages(name: str, messages: tuple[FamilyMessage, ...]) -> None:
+def _ignore_messages(key: Key, messages: tuple[FamilyMessage, ...]) -> None:
     pass

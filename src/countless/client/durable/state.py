@@ -10,7 +10,7 @@ from threading import RLock
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.family import FamilyKey, FamilyRecords
+from countless.client.durable.family import FamilyRecords
 from countless.client.durable.record import MAX_COUNT, CounterRecord
 from countless.client.durable.recovery import OrphanRecovery
 from countless.client.durable.word_file import StateError
@@ -21,6 +21,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import Site
+from countless.wire.keys import Key
 
 log = logging.getLogger("countless")
 
@@ -116,20 +117,20 @@ class DurableState:
             self._recovery = OrphanRecovery(self._directory, self._open_transport, self._lock, self._sharded)
             self._recovery.start()
 
-    def counter(self, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
-        return DurableCounter(site, lock, deliver, self._file.allocate(site.counter))
+    def counter(self, key: Key, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
+        return DurableCounter(site, lock, deliver, self._file.allocate(str(key)))
 
-    def remove_counter(self, name: str) -> None:
+    def remove_counter(self, key: Key) -> None:
         """It is closed, and its count delivered."""
-        self._file.free(name)
+        self._file.free(str(key))
 
     def budget(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
         return DurableBudget(budget, site_id.incarnation, self._file)
 
-    def family(self, name: str, rule: FamilyRule) -> FamilyRecords:
-        return FamilyRecords(FamilyKey(name, rule), self._file)
+    def family(self, key: Key, rule: FamilyRule) -> FamilyRecords:
+        return FamilyRecords(key, rule, self._file)
 
-    def after_fork(self, site_id: SiteId, counters: Mapping[str, LocalCounter]) -> None:
+    def after_fork(self, site_id: SiteId, counters: Mapping[Key, LocalCounter]) -> None:
         """In the child: an empty file of its own."""
         self.leave_to_parent()
         try:
@@ -137,9 +138,9 @@ class DurableState:
         except StateError as error:  # not a reason for a fork to fail
             log.warning("state_dir unusable after a fork, counts kept in memory only: error=%s", error)
             self._file = CountFile.in_memory(site_id)
-        for name, counter in counters.items():
+        for key, counter in counters.items():
             if isinstance(counter, DurableCounter):
-                counter.bind(self._file.allocate(name))
+                counter.bind(self._file.allocate(str(key)))
 
     def leave_to_parent(self) -> None:
         """In a child: the file and its lock are the parent's, and so is what it recovers."""

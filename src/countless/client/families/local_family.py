@@ -13,9 +13,9 @@ from countless.core.family.site import require_label
 from countless.core.site import require_increment
 from countless.errors import InvalidParameter
 from countless.wire.families import KnownFamily
-from countless.wire.keys import overflow_name
+from countless.wire.keys import Key, label_of_series
 
-Deliver = Callable[[str, tuple[UpMessage, ...]], None]  # called under the lock with the messages that are due
+Deliver = Callable[[Key, tuple[UpMessage, ...]], None]  # called under the lock with the messages that are due
 
 
 class Records(Protocol):
@@ -40,7 +40,7 @@ class LocalFamily:
 
     def __init__(
         self,
-        name: str,
+        key: Key,
         rule: FamilyRule,
         cap: int,
         lock: RLock,
@@ -49,7 +49,8 @@ class LocalFamily:
         counts: Mapping[str, int] | None = None,
         total: int = 0,
     ) -> None:
-        self.name = name
+        self.key = key
+        self.name = key.name
         self.rule = rule
         self.cap = cap
         self._most = cap  # labels: the cap, or fewer if the coordinator says so
@@ -57,14 +58,14 @@ class LocalFamily:
         self._lock = lock
         self._deliver = deliver
         self._records = records
-        self._site = rule.site(name, cap, counts, total)
+        self._site = rule.site(str(key), cap, counts, total)
         self._earlier: Tally[str] = Tally()  # counts that earlier incarnations of this process have delivered
         self._earlier_total = 0
         self._busy = False
         self._waiting: deque[tuple[str, int]] = deque()  # events that came while it was busy
 
     def __repr__(self) -> str:
-        return f"<LocalFamily {self.name!r}: {self.count:,} counted, {self._site.labels} labels>"
+        return f"<LocalFamily {str(self.key)!r}: {self.count:,} counted, {self._site.labels} labels>"
 
     # For the program
 
@@ -99,7 +100,7 @@ class LocalFamily:
             self._records.add(label, n)
         messages = self._site.add(label, n) if label else self._site.add_overflow(n)
         if messages:
-            self._deliver(self.name, messages)
+            self._deliver(self.key, messages)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -181,7 +182,7 @@ class LocalFamily:
         self._earlier.clear()
         self._earlier_total = 0
         self._most = self.cap
-        self._site = self.rule.site(self.name, self.cap)
+        self._site = self.rule.site(str(self.key), self.cap)
 
     def close(self) -> None:
         """A later `add` raises."""
@@ -195,7 +196,7 @@ class LocalFamily:
     def _restart(self, counts: Mapping[str, int], total: int) -> None:
         self._earlier.update({label: n - counts.get(label, 0) for label, n in self._site.counts.items()})
         self._earlier_total += self._site.total - total
-        self._site = self.rule.site(self.name, self._most, counts, total)
+        self._site = self.rule.site(str(self.key), self._most, counts, total)
         if self._records is not None:
             self._records.rebase(counts, total)
 
@@ -226,7 +227,7 @@ class LabelOfFamily:
 
     def __init__(self, family: CountsLabels, series: str) -> None:
         self._family = family
-        self._label = OVERFLOW if series == overflow_name(family.name) else series.removeprefix(family.name) or "{}"
+        self._label = label_of_series(family.name, series)
 
     def add(self, n: int = 1) -> None:
         if self._label == OVERFLOW:

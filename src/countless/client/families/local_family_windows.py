@@ -3,16 +3,15 @@
 Everything is counted under the lock, so the window that the clock shows cannot be finished while an event is counted.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from threading import RLock
 
 from countless.client.families.local_family import LocalFamily
-from countless.core.calendar import Calendar
 from countless.core.family.rule import FamilyRule
 from countless.core.windows.site import SiteWindows
 from countless.errors import InvalidParameter
-from countless.wire.windows import window_name
+from countless.wire.keys import Key, parse_calendar
 
 
 class LocalFamilyWindows:
@@ -20,28 +19,26 @@ class LocalFamilyWindows:
     begin: a family counts every window from nothing, so it has nothing to learn from the coordinator.
     """
 
-    of_family = True
-
     def __init__(
         self,
-        name: str,
+        key: Key,
         rule: FamilyRule,
         cap: int,
-        calendar: Calendar,
         spread: float,
         lock: RLock,
         clock: Callable[[], float],
-        new: Callable[[str, FamilyRule, int], LocalFamily],
-        remove: Callable[[str], None],
+        new: Callable[[Key, FamilyRule, int], LocalFamily],
+        remove: Callable[[Key], None],
     ) -> None:
-        self.series = self.name = name
+        self.key = key  # of all windows together
+        self.name = key.name
         self.rule = rule
         self.cap = cap
-        self._calendar = calendar
+        self._calendar = parse_calendar(key.calendar)
         self._lock = lock
         self._clock = clock
-        self._new = new  # the family of a window, by its wire name
-        self._remove = remove  # likewise: its counts are delivered
+        self._new = new
+        self._remove = remove  # its counts are delivered
         self._closed = False
         self.reset(spread)
 
@@ -85,18 +82,18 @@ class LocalFamilyWindows:
     def seconds_to_tick(self, monotonic: float) -> float:
         return inf if self._closed else self._windows.seconds_to_finish(self._clock(), monotonic)
 
-    def tick(self, monotonic: float) -> tuple[None, list[str]]:
+    def tick(self, monotonic: float) -> tuple[None, Iterable[int]]:
         """The windows that are finished, oldest first."""
         if self._closed:  # all windows leave, also the present one
-            return None, []
+            return None, ()
         finished = self._windows.finish(self._clock(), monotonic)
-        for family in finished:
+        for family in finished.values():
             family.close()
-        return None, [family.name for family in finished]
+        return None, finished
 
-    def left(self, name: str) -> None:
+    def left(self, period: int) -> None:
         """The coordinator has everything that was counted in a window that is finished."""
-        self._remove(name)
+        self._remove(self.key.window(period))
 
     def close(self) -> None:
         """The owner closes the families of all windows."""
@@ -107,4 +104,4 @@ class LocalFamilyWindows:
         self._windows: SiteWindows[LocalFamily] = SiteWindows(self._calendar, self._window, spread)
 
     def _window(self, period: int) -> LocalFamily:
-        return self._new(window_name(self.name, self._calendar, period), self.rule, self.cap)
+        return self._new(self.key.window(period), self.rule, self.cap)

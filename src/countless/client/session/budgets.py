@@ -59,7 +59,7 @@ class SessionBudgets:
         self._active: dict[str, BudgetState] = {}
         self._unsent: dict[BudgetId, Ask | BudgetLeave] = {}
         self._returned: list[BudgetLeave] = []  # to send before those
-        self._ticks = Ticks()
+        self._ticks = Ticks[str]()
 
     def add(self, name: str, budget: BudgetState) -> None:
         self._all[name] = budget

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Protocol
 
+from countless.client.session.known import Known
 from countless.client.session.rejections import RejectionLog
 from countless.client.session.windows import SessionWindows, WindowsState
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
-from countless.wire.frames import CounterRejected, Join, Leave, Rejoin, UpItem
-from countless.wire.windows import parse_window
+from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck, Rejoin, UpItem
+from countless.wire.keys import Key
 
 
 class CounterState(Protocol):
@@ -44,34 +45,36 @@ class SessionCounters:
         self._notify = notify
         self._clock = clock
         self.windows = SessionWindows(lock, self._join_again, notify)
-        self._counters: dict[str, CounterState] = {}
-        self._unsent: dict[str, dict[type[UpMessage], UpMessage]] = {}  # by counter
-        self._sent: dict[str, int] = {}  # the largest count that this incarnation has sent
-        self._joined: set[str] = set()  # on the present stream
-        self._left: set[str] = set()
+        self._counters: dict[Key, CounterState] = {}
+        self._keys: dict[str, Key] = {}  # of these, by the text that frames have
+        self._unsent: dict[Key, dict[type[UpMessage], UpMessage]] = {}  # by counter
+        self._sent: dict[Key, int] = {}  # the largest count that this incarnation has sent
+        self._joined: set[Key] = set()  # on the present stream
+        self._left: set[Key] = set()
         self._leaving = False
-        self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
+        self._rejected: dict[Key, str] = {}  # on the present stream, with the reasons
         self._rejections = RejectionLog("counter")
 
-    def add(self, name: str, counter: CounterState) -> None:
-        self._counters[name] = counter
-        self.windows.add_counter(name)
+    def add(self, key: Key, counter: CounterState) -> None:
+        self._counters[key] = counter
+        self._keys[str(key)] = key
+        self.windows.add_counter(key)
 
-    def add_windows(self, series: str, windows: WindowsState) -> None:
-        self.windows.add(series, windows)
+    def add_windows(self, windows: WindowsState) -> None:
+        self.windows.add(windows)
 
-    def queue(self, name: str, messages: tuple[UpMessage, ...]) -> None:
+    def queue(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
-        unsent = self._unsent.setdefault(name, {})
+        unsent = self._unsent.setdefault(key, {})
         for message in messages:
             unsent.pop(type(message), None)
             unsent[type(message)] = message
         self._notify()
 
-    def renew(self, site_id: SiteId, known_counts: dict[str, int]) -> None:
+    def renew(self, site_id: SiteId, known: Known) -> None:
         """Continue as a new incarnation, with the events that are not among the known ones."""
-        for name, counter in self._counters.items():
-            counter.reset(site_id, _delivered(name, counter, known_counts))
+        for key, counter in self._counters.items():
+            counter.reset(site_id, counter.count if known.has_left(key) else known.counts.get(key, 0))
         self._sent.clear()
 
     @property
@@ -79,63 +82,63 @@ class SessionCounters:
         return any(counter.count for counter in self._counters.values())
 
     @property
-    def sent(self) -> dict[str, int]:
+    def sent(self) -> dict[Key, int]:
         """By counter, the largest count that this incarnation has sent, on any stream."""
         return dict(self._sent)
 
     @property
     def rejected(self) -> dict[str, str]:
         """Counters that the coordinator has rejected on the present stream, with its reasons."""
-        return dict(self._rejected)
+        return {str(key): reason for key, reason in self._rejected.items()}
 
     # Joining and sending
 
     def initial_items(self) -> list[UpItem]:
         """What a new stream begins with: all counters that have counted anything. Takes the lock."""
         with self._lock:
-            names = list(self._counters)
+            keys = list(self._counters)
             self._unsent.clear()
             self._joined.clear()
             self._rejected.clear()
             self.windows.new_stream()
         items: list[UpItem] = []
-        for name in names:  # the lock is released after each, so that a thread that counts does not wait for all
+        for key in keys:  # the lock is released after each, so that a thread that counts does not wait for all
             with self._lock:
-                items += self._join_items(name)
+                items += self._join_items(key)
         return items
 
     def drain(self) -> list[UpItem]:
         """Take all that is due."""
         unsent, self._unsent = self._unsent, {}
         items: list[UpItem] = []
-        for name, messages in unsent.items():
-            if name in self._joined:
+        for key, messages in unsent.items():
+            if key in self._joined:
                 items += messages.values()
-                self._note_sent(name, *(message.count for message in messages.values()))
+                self._note_sent(key, *(message.count for message in messages.values()))
             else:
-                items += self._join_items(name)
-        while (name_due := self.windows.pop_due()) is not None:
-            items += self._leave_items(name_due)
+                items += self._join_items(key)
+        while (window := self.windows.pop_due()) is not None:
+            items += self._leave_items(window)
         return items
 
-    def _join_items(self, name: str) -> list[UpItem]:
-        counter = self._counters.get(name)
-        if counter is None or name in self._left or self.windows.is_rejected(name):
+    def _join_items(self, key: Key) -> list[UpItem]:
+        counter = self._counters.get(key)
+        if counter is None or key in self._left or self.windows.is_rejected(key):
             return []
         snapshot, resent = counter.rejoin_messages()
         if not snapshot.count and not counter.announced:
             return []
-        self._joined.add(name)
-        self._note_sent(name, snapshot.count)
+        self._joined.add(key)
+        self._note_sent(key, snapshot.count)
         return [Join(*snapshot), *(resent if snapshot.count else ())]
 
-    def _note_sent(self, name: str, *counts: int) -> None:
-        self._sent[name] = max([self._sent.get(name, 0), *counts])
+    def _note_sent(self, key: Key, *counts: int) -> None:
+        self._sent[key] = max([self._sent.get(key, 0), *counts])
 
-    def _join_again(self, name: str) -> None:
-        self._joined.discard(name)
-        self._rejected.pop(name, None)
-        self.queue(name, ())
+    def _join_again(self, key: Key) -> None:
+        self._joined.discard(key)
+        self._rejected.pop(key, None)
+        self.queue(key, ())
 
     # Leaving
 
@@ -146,32 +149,33 @@ class SessionCounters:
 
     def leave_items(self) -> list[UpItem]:
         """For all counters but windows."""
-        others = [name for name in self._counters if parse_window(name) is None and name not in self._left]
-        return [item for name in others for item in self._leave_items(name)]
+        others = [key for key in self._counters if not key.is_window and key not in self._left]
+        return [item for key in others for item in self._leave_items(key)]
 
-    def _leave_items(self, name: str) -> list[UpItem]:
-        counter = self._counters[name]
+    def _leave_items(self, key: Key) -> list[UpItem]:
+        counter = self._counters[key]
         final = counter.rejoin_messages()[0]
         if not final.count and not counter.announced:  # the coordinator knows nothing of it
-            self._has_left(name)
+            self._has_left(key)
             return []
-        self._note_sent(name, final.count)
-        return [*([] if name in self._joined else self._join_items(name)), Leave(*final)]
+        self._note_sent(key, final.count)
+        return [*([] if key in self._joined else self._join_items(key)), Leave(*final)]
 
-    def on_leave_ack(self, name: str) -> None:
+    def on_leave_ack(self, item: LeaveAck) -> None:
         """A counter without windows does not leave before the client does."""
-        if name in self._counters and (self._leaving or parse_window(name) is not None):
-            self._has_left(name)
+        key = self._keys.get(item.counter)
+        if key is not None and (self._leaving or key.is_window):
+            self._has_left(key)
 
-    def _has_left(self, name: str) -> None:
-        if parse_window(name) is None:
-            self._left.add(name)
-        elif self.windows.left(name):
-            del self._counters[name]
-            self._unsent.pop(name, None)
-            self._sent.pop(name, None)
-            self._joined.discard(name)
-            self._rejected.pop(name, None)
+    def _has_left(self, key: Key) -> None:
+        if not key.is_window:
+            self._left.add(key)
+        elif self.windows.left(key):
+            del self._counters[key], self._keys[str(key)]
+            self._unsent.pop(key, None)
+            self._sent.pop(key, None)
+            self._joined.discard(key)
+            self._rejected.pop(key, None)
 
     @property
     def delivered(self) -> bool:
@@ -188,28 +192,26 @@ class SessionCounters:
     # What the coordinator sends
 
     def on_trigger(self, message: StartRound | SetTrigger) -> None:
-        counter = self._counters.get(message.counter)
-        if counter is not None and counter.open and (replies := counter.receive(message)):
-            self.queue(message.counter, replies)
+        key = self._keys.get(message.counter)
+        if key is None:
+            return
+        counter = self._counters[key]
+        if counter.open and (replies := counter.receive(message)):
+            self.queue(key, replies)
 
     def on_rejoin(self, rejoin: Rejoin, site_id: SiteId) -> None:
-        name, counter = rejoin.counter, self._counters.get(rejoin.counter)
-        if counter is None:
+        key = self._keys.get(rejoin.counter)
+        if key is None:
             return
-        counter.reset(site_id, None)
-        self._joined.discard(name)
-        self._sent.pop(name, None)
-        self.windows.leave_again(name)
+        self._counters[key].reset(site_id, None)
+        self._joined.discard(key)
+        self._sent.pop(key, None)
+        self.windows.leave_again(key)
 
     def on_rejected(self, item: CounterRejected) -> None:
-        if self.windows.reject(item.counter, self._clock()):
+        key = self._keys.get(item.counter)
+        if key is None:
+            return
+        if self.windows.reject(key, self._clock()):
             self._rejections.warn(item.counter, item.reason)
-        self._rejected[item.counter] = item.reason
-
-
-def _delivered(name: str, counter: CounterState, known_counts: dict[str, int]) -> int:
-    """How much of a counter is on the coordinator's disk. Of the windows that left, it knows the number of the last."""
-    window = parse_window(name)
-    if window is not None and window.period < known_counts.get(window.group, 0):
-        return counter.count
-    return known_counts.get(name, 0)
+        self._rejected[key] = item.reason

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Protocol
 
+from countless.client.session.known import Known
 from countless.client.session.rejections import RejectionLog
 from countless.client.session.windows import SessionWindows, WindowsState
 from countless.core.family.messages import DownMessage, Report, Resend, Sync, UpMessage
@@ -27,7 +28,7 @@ from countless.wire.families import (
     report_items,
     sync_item,
 )
-from countless.wire.windows import parse_window
+from countless.wire.keys import Key
 
 
 class FamilyState(Protocol):
@@ -81,35 +82,34 @@ class SessionFamilies:
         self._notify = notify
         self._clock = clock
         self.windows = SessionWindows(lock, self._join_again, notify)
-        self._families: dict[str, FamilyState] = {}
-        self._unsent: dict[str, _Unsent] = {}
-        self._numbers: dict[str, dict[str, int]] = {}  # of labels, by family that has joined on the present stream
-        self._sent: dict[str, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
-        self._left: set[str] = set()
+        self._families: dict[Key, FamilyState] = {}
+        self._keys: dict[str, Key] = {}  # of these, by the text that frames have
+        self._unsent: dict[Key, _Unsent] = {}
+        self._numbers: dict[Key, dict[str, int]] = {}  # of labels, by family that has joined on the present stream
+        self._sent: dict[Key, KnownFamily] = {}  # the largest counts that this incarnation has sent, on any stream
+        self._left: set[Key] = set()
         self._leaving = False
-        self._rejected: dict[str, str] = {}  # on the present stream, with the reasons
+        self._rejected: dict[Key, str] = {}  # on the present stream, with the reasons
         self._rejections = RejectionLog("family")
         self._label_cap = LABEL_CAP  # of each family, as the coordinator wants it
 
-    def add(self, name: str, family: FamilyState) -> None:
-        self._families[name] = family
+    def add(self, key: Key, family: FamilyState) -> None:
+        self._families[key] = family
+        self._keys[str(key)] = key
         family.limit_labels(self._label_cap)
-        self.windows.add_counter(name)
+        self.windows.add_counter(key)
 
-    def add_windows(self, name: str, windows: WindowsState) -> None:
-        self.windows.add(name, windows)
+    def add_windows(self, windows: WindowsState) -> None:
+        self.windows.add(windows)
 
-    def queue(self, name: str, messages: tuple[UpMessage, ...]) -> None:
+    def queue(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon."""
-        self._unsent.setdefault(name, _Unsent()).add(messages)
+        self._unsent.setdefault(key, _Unsent()).add(messages)
         self._notify()
 
-    def renew(self, known: Mapping[str, KnownFamily], known_counts: Mapping[str, int]) -> None:
-        """`known_counts` has the windows that left: the number of the first that did not."""
-        for name, family in self._families.items():
-            window = parse_window(name)
-            has_left = window is not None and window.period < known_counts.get(window.group, 0)
-            family.renew(KnownFamily(complete=True) if has_left else known.get(name))
+    def renew(self, known: Known) -> None:
+        for key, family in self._families.items():
+            family.renew(KnownFamily(complete=True) if known.has_left(key) else known.families.get(key))
         self._sent.clear()
 
     @property
@@ -117,13 +117,13 @@ class SessionFamilies:
         return any(family.active for family in self._families.values())
 
     @property
-    def sent(self) -> dict[str, KnownFamily]:
+    def sent(self) -> dict[Key, KnownFamily]:
         return dict(self._sent)
 
     @property
     def rejected(self) -> dict[str, str]:
         """Families that the coordinator has rejected on the present stream, with its reasons."""
-        return dict(self._rejected)
+        return {str(key): reason for key, reason in self._rejected.items()}
 
     # Joining, sending, leaving
 
@@ -134,56 +134,56 @@ class SessionFamilies:
         self._rejected.clear()
         self.limit_labels(LABEL_CAP)  # until the coordinator says otherwise
         self.windows.new_stream()
-        return [item for name in self._families for item in self._join_items(name)]
+        return [item for key in self._families for item in self._join_items(key)]
 
     def drain(self) -> list[FamilyUpItem]:
         unsent, self._unsent = self._unsent, {}
         items: list[FamilyUpItem] = []
-        for name, each in unsent.items():
-            if name not in self._numbers:
-                items += self._join_items(name)
-            if name in self._numbers:  # not rejected
-                items += self._items(name, each)
-        while (name_due := self.windows.pop_due()) is not None:
-            items += self._leave_items(name_due)
+        for key, each in unsent.items():
+            if key not in self._numbers:
+                items += self._join_items(key)
+            if key in self._numbers:  # not rejected
+                items += self._items(key, each)
+        while (window := self.windows.pop_due()) is not None:
+            items += self._leave_items(window)
         return items
 
-    def _join_items(self, name: str) -> list[FamilyUpItem]:
+    def _join_items(self, key: Key) -> list[FamilyUpItem]:
         """The first time with all that was reported before, so that the coordinator need not ask for it."""
-        family = self._families.get(name)
+        family = self._families.get(key)
         if family is None or not family.active:
             return []
-        if name in self._left or name in self._rejected or self.windows.is_rejected(name):
+        if key in self._left or key in self._rejected or self.windows.is_rejected(key):
             return []
-        self._numbers[name] = {}
+        self._numbers[key] = {}
         sync, rest = family.resume()
-        if name not in self._sent:
-            sync, rest = sync._replace(reported=0), (*rest, *family.receive(Resend(name)))
+        if key not in self._sent:
+            sync, rest = sync._replace(reported=0), (*rest, *family.receive(Resend(sync.family)))
         unsent = _Unsent()
         unsent.add(rest)
-        self._note_sent(name, sync.total, {})
-        return [join_item(family.rule, sync), *self._items(name, unsent)]
+        self._note_sent(key, sync.total, {})
+        return [join_item(family.rule, sync), *self._items(key, unsent)]
 
-    def _items(self, name: str, unsent: _Unsent) -> list[FamilyUpItem]:
+    def _items(self, key: Key, unsent: _Unsent) -> list[FamilyUpItem]:
         items: list[FamilyUpItem] = []
         if unsent.last is not None:
-            _, number, _, total = unsent.last
-            items += report_items(name, number, total, unsent.counts, self._numbers[name])
-            self._note_sent(name, total, unsent.counts)
+            family, number, _, total = unsent.last
+            items += report_items(family, number, total, unsent.counts, self._numbers[key])
+            self._note_sent(key, total, unsent.counts)
         if unsent.sync is not None:
-            self._note_sent(name, unsent.sync.total, {})
+            self._note_sent(key, unsent.sync.total, {})
             items.append(sync_item(unsent.sync))
         return items
 
-    def _note_sent(self, name: str, total: int, counts: Mapping[str, int]) -> None:
-        before = self._sent.get(name, KnownFamily())
+    def _note_sent(self, key: Key, total: int, counts: Mapping[str, int]) -> None:
+        before = self._sent.get(key, KnownFamily())
         before.counts.update(counts)
-        self._sent[name] = KnownFamily(max(before.total, total), counts=before.counts)
+        self._sent[key] = KnownFamily(max(before.total, total), counts=before.counts)
 
-    def _join_again(self, name: str) -> None:
-        self._numbers.pop(name, None)
-        self._rejected.pop(name, None)
-        self.queue(name, ())
+    def _join_again(self, key: Key) -> None:
+        self._numbers.pop(key, None)
+        self._rejected.pop(key, None)
+        self.queue(key, ())
 
     def leave(self) -> None:
         """Windows leave in their order: `drain` has the first ones."""
@@ -192,31 +192,31 @@ class SessionFamilies:
 
     def leave_items(self) -> list[FamilyUpItem]:
         """For all families but windows."""
-        others = [name for name in self._families if parse_window(name) is None and name not in self._left]
-        return [item for name in others for item in self._leave_items(name)]
+        others = [key for key in self._families if not key.is_window and key not in self._left]
+        return [item for key in others for item in self._leave_items(key)]
 
-    def _leave_items(self, name: str) -> list[FamilyUpItem]:
-        family = self._families[name]
+    def _leave_items(self, key: Key) -> list[FamilyUpItem]:
+        family = self._families[key]
         if not family.active:  # the coordinator knows nothing of it
-            self._has_left(name)
+            self._has_left(key)
             return []
-        if name in self._rejected:
+        if key in self._rejected:
             return []
-        joining = [] if name in self._numbers else self._join_items(name)
+        joining = [] if key in self._numbers else self._join_items(key)
         reports, sync = family.leave()
         unsent = _Unsent()
         unsent.add(reports)
-        self._note_sent(name, sync.total, {})
-        return [*joining, *self._items(name, unsent), FamilyLeave(*sync_item(sync))]
+        self._note_sent(key, sync.total, {})
+        return [*joining, *self._items(key, unsent), FamilyLeave(*sync_item(sync))]
 
-    def _has_left(self, name: str) -> None:
-        if parse_window(name) is None:
-            self._left.add(name)
-        elif self.windows.left(name):
-            del self._families[name]
-            self._sent.pop(name, None)
-            self._rejected.pop(name, None)
-            self._forget(name)
+    def _has_left(self, key: Key) -> None:
+        if not key.is_window:
+            self._left.add(key)
+        elif self.windows.left(key):
+            del self._families[key], self._keys[str(key)]
+            self._sent.pop(key, None)
+            self._rejected.pop(key, None)
+            self._forget(key)
 
     @property
     def delivered(self) -> bool:
@@ -231,34 +231,35 @@ class SessionFamilies:
     # What the coordinator sends
 
     def receive(self, item: FamilyDownItem) -> None:
-        name, family = item.family, self._families.get(item.family)
-        if family is None:
+        key = self._keys.get(item.family)
+        if key is None:
             return
+        family = self._families[key]
         if isinstance(item, FamilyLeaveAck):
-            if self._leaving or parse_window(name) is not None:  # a family without windows leaves with the client
-                self._has_left(name)
+            if self._leaving or key.is_window:  # a family without windows leaves with the client
+                self._has_left(key)
         elif isinstance(item, FamilyRejected):
-            if self.windows.reject(name, self._clock()):
-                self._rejections.warn(name, item.reason)
-            self._rejected[name] = item.reason
-            self._forget(name)
+            if self.windows.reject(key, self._clock()):
+                self._rejections.warn(item.family, item.reason)
+            self._rejected[key] = item.reason
+            self._forget(key)
         elif isinstance(item, FamilyReset):
             family.reset()
-            self._sent.pop(name, None)
-            self._forget(name)
-            self.windows.leave_again(name)
+            self._sent.pop(key, None)
+            self._forget(key)
+            self.windows.leave_again(key)
             self._notify()
         else:
             if replies := family.receive(down_message(item)):
-                self.queue(name, replies)
+                self.queue(key, replies)
             if isinstance(item, FamilyResend):
-                self.windows.leave_again(name)
+                self.windows.leave_again(key)
 
     def limit_labels(self, cap: int) -> None:
         self._label_cap = cap
         for family in self._families.values():
             family.limit_labels(cap)
 
-    def _forget(self, name: str) -> None:
-        self._unsent.pop(name, None)
-        self._numbers.pop(name, None)
+    def _forget(self, key: Key) -> None:
+        self._unsent.pop(key, None)
+        self._numbers.pop(key, None)

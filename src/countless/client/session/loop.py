@@ -21,6 +21,7 @@ from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.messages import SiteId, UpMessage
 from countless.errors import ProtocolError
 from countless.wire.frames import BudgetLeave
+from countless.wire.keys import BUDGET, Key
 
 NewIncarnationOfShard = Callable[[SiteId, int], AbstractContextManager[None]]
 
@@ -31,14 +32,14 @@ class ClientLoop:
     def __init__(
         self,
         site_id: SiteId,
-        counters: Mapping[str, CounterState],
+        counters: Mapping[Key, CounterState],
         lock: RLock,
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnationOfShard,
         budgets: Mapping[str, BudgetState] | None = None,
-        windows: Mapping[str, WindowsState] | None = None,
-        families: Mapping[str, FamilyState] | None = None,
+        windows: Mapping[Key, WindowsState] | None = None,
+        families: Mapping[Key, FamilyState] | None = None,
         clock: Clock = steady_clock,
         wall_clock: Clock = time,
         incarnations: Mapping[int, int] | None = None,
@@ -48,8 +49,8 @@ class ClientLoop:
         self._origin = origin
         self._incarnations: Mapping[int, int] = {} if incarnations is None else incarnations
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
-        self._windows: Mapping[str, WindowsState] = {} if windows is None else windows
-        self._families: Mapping[str, FamilyState] = {} if families is None else families
+        self._windows: Mapping[Key, WindowsState] = {} if windows is None else windows
+        self._families: Mapping[Key, FamilyState] = {} if families is None else families
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id
         self._counters = counters
@@ -81,13 +82,13 @@ class ClientLoop:
         needed = [session for session in self._sessions if session.has_work]
         return bool(needed) and all(session.connected for session in needed)
 
-    def connected_for(self, budget: str) -> bool:
+    def connected_for(self, budget: Key) -> bool:
         """The shard of this budget has answered on its present stream."""
-        return bool(self._sessions) and self._session_of_budget(budget).connected
+        return bool(self._sessions) and self._session_of(budget).connected
 
-    def contact_of(self, budget: str) -> float:
+    def contact_of(self, budget: Key) -> float:
         """When the last frame was sent that the shard of this budget has answered."""
-        return self._session_of_budget(budget).contact.at if self._sessions else -inf
+        return self._session_of(budget).contact.at if self._sessions else -inf
 
     @property
     def delivered(self) -> bool:
@@ -109,41 +110,41 @@ class ClientLoop:
         acks = (session.acked if session.has_work else self._ack_requested for session in self._sessions)
         return min(acks, default=0)
 
-    def add_counter(self, name: str) -> None:
+    def add_counter(self, key: Key) -> None:
         if self._sessions:
-            self._session_of(name).add_counter(name, self._counters[name])
+            self._session_of(key).add_counter(key, self._counters[key])
 
-    def add_windows(self, series: str) -> None:
+    def add_windows(self, windows: WindowsState) -> None:
         if self._sessions:
-            self._session_of(series).add_windows(series, self._windows[series])
+            self._session_of(windows.key).add_windows(windows)
 
-    def site_id_for(self, budget: str) -> SiteId:
+    def site_id_for(self, budget: Key) -> SiteId:
         """The id under which the shard of this budget knows us: each shard may have retired earlier incarnations."""
-        return self._session_of_budget(budget).site_id if self._sessions else self._site_id
+        return self._session_of(budget).site_id if self._sessions else self._site_id
 
     def add_budget(self, name: str) -> None:
         if self._sessions:
-            self._session_of_budget(name).add_budget(name, self._budgets[name])
+            self._session_of(Key(BUDGET, name)).add_budget(name, self._budgets[name])
 
-    def add_family(self, name: str) -> None:
+    def add_family(self, key: Key) -> None:
         if self._sessions:
-            self._session_of(name).add_family(name, self._families[name])
+            self._session_of(key).add_family(key, self._families[key])
 
-    def queue_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
+    def queue_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
         if self._sessions:
-            self._session_of(name).queue_family(name, messages)
+            self._session_of(key).queue_family(key, messages)
         else:  # the sessions begin with what the families have to report
             self._notify()
 
-    def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
+    def queue(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
         if self._sessions:
-            self._session_of(counter).queue(counter, messages)
+            self._session_of(key).queue(key, messages)
         else:  # the sessions begin with the exact counts
             self._notify()
 
-    def queue_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
+    def queue_budget(self, budget: Key, items: Sequence[Ask | BudgetLeave]) -> None:
         if self._sessions:
-            self._session_of_budget(budget).queue_budget(items)
+            self._session_of(budget).queue_budget(items)
         else:  # the sessions begin with what the budgets have to tell
             self._notify()
 
@@ -173,11 +174,8 @@ class ClientLoop:
         if self._wakeup is not None:
             self._wakeup.close()
 
-    def _session_of(self, counter: str) -> SiteSession:
-        return self._sessions[self._transport.shard_of(counter)]
-
-    def _session_of_budget(self, budget: str) -> SiteSession:
-        return self._sessions[self._transport.shard_of_budget(budget)]
+    def _session_of(self, key: Key) -> SiteSession:
+        return self._sessions[self._transport.shard_of(key)]
 
     def _notify_urgent(self) -> None:
         self._urgent = True
@@ -239,16 +237,16 @@ class ClientLoop:
                 )
                 for shard in range(shard_count)
             ]
-            for name, counter in self._counters.items():
-                session = self._session_of(name)
-                session.add_counter(name, counter)
+            for key, counter in self._counters.items():
+                session = self._session_of(key)
+                session.add_counter(key, counter)
                 session.has_work = session.has_work or counter.count > 0 or counter.announced
-            for series, windows in self._windows.items():
-                self._session_of(series).add_windows(series, windows)
+            for windows in self._windows.values():
+                self._session_of(windows.key).add_windows(windows)
             for name, budget in self._budgets.items():
-                self._session_of_budget(name).add_budget(name, budget)
-            for name, family in self._families.items():
-                self._session_of(name).add_family(name, family)
+                self._session_of(Key(BUDGET, name)).add_budget(name, budget)
+            for key, family in self._families.items():
+                self._session_of(key).add_family(key, family)
             for session in self._sessions:
                 session.request_ack(self._ack_requested)
                 if self._leaving:

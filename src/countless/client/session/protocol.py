@@ -16,6 +16,7 @@ from countless.client.session.budgets import BudgetState, SessionBudgets
 from countless.client.session.contact import Contact
 from countless.client.session.counters import CounterState, SessionCounters
 from countless.client.session.families import FamilyState, SessionFamilies
+from countless.client.session.known import Known, known_of
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
 from countless.clock import Clock, steady_clock
@@ -67,6 +68,7 @@ from countless.wire.incarnations import (
     second_of,
     successor_of,
 )
+from countless.wire.keys import FAMILY, Key
 
 log = logging.getLogger("countless")
 
@@ -80,21 +82,14 @@ NewIncarnation = Callable[[SiteId], AbstractContextManager[None]]
 
 
 class SessionRetired(Exception):
-    """The coordinator has retired this incarnation, with these counts. The next one must be at least `least`.
+    """The coordinator has retired this incarnation, of which this is known. The next one must be at least `least`.
 
-    `expired`: it does not know these counts any more, they are ours.
+    `expired`: the coordinator has forgotten its counts, and `known` is what we have sent.
     """
 
-    def __init__(
-        self,
-        known_counts: dict[str, int],
-        known_families: dict[str, KnownFamily] | None = None,
-        least: int = 0,
-        expired: bool = False,
-    ) -> None:
-        super().__init__(known_counts, known_families, least)
-        self.known_counts = known_counts
-        self.known_families = known_families or {}
+    def __init__(self, known: Known, least: int = 0, expired: bool = False) -> None:
+        super().__init__(known, least)
+        self.known = known
         self.least = least
         self.expired = expired
 
@@ -150,26 +145,26 @@ class SiteSession:
 
     # For the program's threads, which hold the lock
 
-    def add_counter(self, name: str, counter: CounterState) -> None:
-        self._counters.add(name, counter)
+    def add_counter(self, key: Key, counter: CounterState) -> None:
+        self._counters.add(key, counter)
 
-    def add_windows(self, series: str, windows: WindowsState) -> None:
-        (self._families if windows.of_family else self._counters).add_windows(series, windows)
+    def add_windows(self, windows: WindowsState) -> None:
+        (self._families if windows.key.kind == FAMILY else self._counters).add_windows(windows)
 
     def add_budget(self, name: str, budget: BudgetState) -> None:
         self._budgets.add(name, budget)
         self.has_work = self.has_work or budget.active
 
-    def add_family(self, name: str, family: FamilyState) -> None:
-        self._families.add(name, family)
+    def add_family(self, key: Key, family: FamilyState) -> None:
+        self._families.add(key, family)
         self.has_work = self.has_work or family.active
 
-    def queue_family(self, name: str, messages: tuple[FamilyMessage, ...]) -> None:
-        self._families.queue(name, messages)
+    def queue_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
+        self._families.queue(key, messages)
 
-    def queue(self, counter: str, messages: tuple[UpMessage, ...]) -> None:
+    def queue(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
         """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
-        self._counters.queue(counter, messages)
+        self._counters.queue(key, messages)
 
     def queue_budget(self, items: Sequence[Ask | BudgetLeave]) -> None:
         """Send these soon."""
@@ -217,9 +212,9 @@ class SiteSession:
             site_id = SiteId(site, successor_of(incarnation, retired.least))
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
-            self._counters.renew(site_id, retired.known_counts)
+            self._counters.renew(site_id, retired.known)
             self._budgets.renew(site_id)
-            self._families.renew(retired.known_families, retired.known_counts)
+            self._families.renew(retired.known)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -284,7 +279,7 @@ class SiteSession:
                     if isinstance(item, KnownLabels):
                         known_families[item.family] = known_families.get(item.family, KnownFamily()).merged(item)
                     if isinstance(item, IncarnationRetired):
-                        raise SessionRetired(known_counts, known_families, item.incarnation)
+                        raise SessionRetired(known_of(known_counts, known_families), item.incarnation)
                     if isinstance(item, IncarnationExpired):
                         raise self._expired(item)
             if self._clock() >= deadline:
@@ -301,11 +296,10 @@ class SiteSession:
                     "the process that left these counts was retired longer ago than the coordinator "
                     "remembers: they may be in the totals already"
                 )
-            sent, labels_sent = self._counters.sent, self._families.sent
-        if sent or labels_sent:
-            number = len(sent) + len(labels_sent)
+            sent = Known(self._counters.sent, self._families.sent)
+        if number := len(sent.counts) + len(sent.families):
             log.warning("incarnation expired, counts already sent are not repeated: counters=%d", number)
-        return SessionRetired(sent, labels_sent, item.incarnation, expired=True)
+        return SessionRetired(sent, item.incarnation, expired=True)
 
     def _initial_items(self) -> list[UpItem]:
         items: list[UpItem] = [Inherited()] if self._origin is Origin.INHERITED else []
@@ -365,7 +359,7 @@ class SiteSession:
         elif isinstance(item, Rejoin):
             self._counters.on_rejoin(item, self.site_id)
         elif isinstance(item, LeaveAck):
-            self._counters.on_leave_ack(item.counter)
+            self._counters.on_leave_ack(item)
             self._check_all_left()
         elif isinstance(item, CounterRejected):
             self._counters.on_rejected(item)

@@ -6,150 +6,154 @@ ahead of its own, is tried again: the oldest of each series, once a minute.
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from math import inf
 from threading import RLock
 from typing import Protocol
 
 from countless.client.session.ticks import MAX_TICK_S, TICKS_AT_ONCE, Ticks
-from countless.wire.windows import WindowName, parse_window
+from countless.wire.keys import Key
 
 
 class WindowsState(Protocol):
     """The windows of one series, or of a family."""
 
     @property
-    def of_family(self) -> bool: ...
+    def key(self) -> Key:
+        """All of them together."""
 
     def seconds_to_tick(self, monotonic: float) -> float:
         """Until `tick` should be called."""
 
-    def tick(self, monotonic: float) -> tuple[str | None, list[str]]:
+    def tick(self, monotonic: float) -> tuple[int | None, Iterable[int]]:
         """The window that has to be announced to the coordinator, and those that are finished, oldest first."""
 
-    def left(self, name: str) -> None:
+    def left(self, period: int) -> None:
         """The coordinator has the final count of a window that is finished."""
 
 
 class SessionWindows:
     """Everything but `tick` is called with the lock held. `join` sends a Join soon, `notify` asks for `pop_due`."""
 
-    def __init__(self, lock: RLock, join: Callable[[str], None], notify: Callable[[], None]) -> None:
+    def __init__(self, lock: RLock, join: Callable[[Key], None], notify: Callable[[], None]) -> None:
         self._lock = lock
         self._join = join
         self._notify = notify
-        self._states: dict[str, WindowsState] = {}  # these by series
-        self._finished: dict[str, deque[str]] = {}  # until they have left, in ascending order
-        self._due: dict[str, None] = {}  # the first of them has to leave now
-        self._rejected: dict[str, set[str]] = {}
-        self._try_again_at: dict[str, float] = {}
-        self._ticks = Ticks()
+        # By the key of all windows together:
+        self._states: dict[Key, WindowsState] = {}
+        self._finished: dict[Key, deque[int]] = {}  # until they have left, in ascending order
+        self._due: dict[Key, None] = {}  # the first of them has to leave now
+        self._rejected: dict[Key, set[int]] = {}
+        self._try_again_at: dict[Key, float] = {}
+        self._ticks = Ticks[Key]()
 
-    def add(self, series: str, state: WindowsState) -> None:
-        self._states[series] = state
-        self._ticks.schedule(series, 0.0)
+    def add(self, state: WindowsState) -> None:
+        self._states[state.key] = state
+        self._ticks.schedule(state.key, 0.0)
 
-    def add_counter(self, name: str) -> None:
+    def add_counter(self, key: Key) -> None:
         """If it is a window, its series has to be looked after."""
-        window = parse_window(name)
-        if window is not None:
-            self._ticks.schedule(window.series, 0.0)
+        if key.is_window:
+            self._ticks.schedule(key.windows, 0.0)
 
-    def finish(self, names: Iterable[str]) -> None:
+    def finish(self, keys: Iterable[Key]) -> None:
         """These windows leave as soon as the earlier ones of their series have left. Other counters are ignored."""
-        for series, _, name in sorted((window.series, window.period, name) for name, window in _windows(names)):
-            finished = self._finished.setdefault(series, deque())
-            if name not in finished:
-                finished.append(name)
-            self._make_due(series)
+        for key in sorted(key for key in keys if key.is_window):
+            finished = self._finished.setdefault(key.windows, deque())
+            if key.period not in finished:
+                finished.append(key.period)
+            self._make_due(key.windows)
 
-    def finish_all(self, names: Iterable[str]) -> None:
+    def finish_all(self, keys: Iterable[Key]) -> None:
         """As `finish`, for the last time: each of those that were rejected gets another attempt, in its turn."""
         self._rejected.clear()
-        self.finish(names)
+        self.finish(keys)
 
     def new_stream(self) -> None:
-        for series in self._finished:
-            self._make_due(series)
-        for series in self._rejected:
-            self._try_again_soon(series)
+        for windows in self._finished:
+            self._make_due(windows)
+        for windows in self._rejected:
+            self._try_again_soon(windows)
 
-    def pop_due(self) -> str | None:
+    def pop_due(self) -> Key | None:
         """A window that has to leave now."""
-        return self._finished[self._due.popitem()[0]][0] if self._due else None
+        if not self._due:
+            return None
+        windows = self._due.popitem()[0]
+        return windows.window(self._finished[windows][0])
 
-    def left(self, name: str) -> bool:
+    def left(self, key: Key) -> bool:
         """The coordinator has the final count. False: it is not the first window that has to leave."""
-        window = parse_window(name)
-        if window is None or not self._is_first(window.series, name):
+        windows = key.windows
+        if not self._is_first(key):
             return False
-        series, finished = window.series, self._finished[window.series]
+        finished = self._finished[windows]
         finished.popleft()
         if finished:
-            self._make_due(series)
+            self._make_due(windows)
         else:
-            del self._finished[series]
-            self._due.pop(series, None)
-        if series in self._rejected:
-            self._try_again_soon(series)
-        if series in self._states:
-            self._states[series].left(name)
+            del self._finished[windows]
+            self._due.pop(windows, None)
+        if windows in self._rejected:
+            self._try_again_soon(windows)
+        if windows in self._states:
+            self._states[windows].left(key.period)
         return True
 
-    def leave_again(self, name: str) -> None:
+    def leave_again(self, key: Key) -> None:
         """If this window has to leave now, say so again: the coordinator did not know it."""
-        window = parse_window(name)
-        if window is not None and self._is_first(window.series, name):
-            self._make_due(window.series)
+        if self._is_first(key):
+            self._make_due(key.windows)
 
-    def _make_due(self, series: str) -> None:
-        if self._finished[series][0] not in self._rejected.get(series, ()):
-            self._due[series] = None
+    def _make_due(self, windows: Key) -> None:
+        if self._finished[windows][0] not in self._rejected.get(windows, ()):
+            self._due[windows] = None
             self._notify()
 
-    def _is_first(self, series: str, name: str) -> bool:
-        return series in self._finished and self._finished[series][0] == name
+    def _is_first(self, key: Key) -> bool:
+        finished = self._finished.get(key.windows)
+        return finished is not None and finished[0] == key.period
 
     # Windows that were rejected
 
-    def reject(self, name: str, now: float) -> bool:
+    def reject(self, key: Key, now: float) -> bool:
         """False: it is a window of a series of which others were rejected before."""
-        window = parse_window(name)
-        if window is None:
+        if not key.is_window:
             return True
-        is_first = window.series not in self._try_again_at
-        self._rejected.setdefault(window.series, set()).add(name)
-        self._try_again_at.setdefault(window.series, now + MAX_TICK_S)
-        self._ticks.schedule(window.series, self._try_again_at[window.series])
+        windows = key.windows
+        is_first = windows not in self._try_again_at
+        self._rejected.setdefault(windows, set()).add(key.period)
+        self._try_again_at.setdefault(windows, now + MAX_TICK_S)
+        self._ticks.schedule(windows, self._try_again_at[windows])
         return is_first
 
-    def is_rejected(self, name: str) -> bool:
+    def is_rejected(self, key: Key) -> bool:
         """It is joined again in its turn."""
-        window = parse_window(name)
-        return window is not None and name in self._rejected.get(window.series, ())
+        return key.period in self._rejected.get(key.windows, ())
 
-    def behind(self, rejected: Container[str]) -> set[str]:
+    def behind(self, rejected: Container[Key]) -> set[Key]:
         """The windows that cannot leave because of one of these."""
-        return {name for finished in self._finished.values() if finished[0] in rejected for name in finished}
+        stuck = ((windows, each) for windows, each in self._finished.items() if windows.window(each[0]) in rejected)
+        return {windows.window(period) for windows, finished in stuck for period in finished}
 
-    def _try_again_soon(self, series: str) -> None:
-        self._try_again_at[series] = 0.0
-        self._ticks.schedule(series, 0.0)
+    def _try_again_soon(self, windows: Key) -> None:
+        self._try_again_at[windows] = 0.0
+        self._ticks.schedule(windows, 0.0)
 
-    def _try_again(self, series: str, now: float) -> float:
+    def _try_again(self, windows: Key, now: float) -> float:
         """Join the oldest window again, if it is time. Returns the seconds to the next attempt."""
-        if now < self._try_again_at.get(series, inf):
-            return self._try_again_at.get(series, inf) - now
-        rejected = self._rejected.pop(series, None)
+        if now < self._try_again_at.get(windows, inf):
+            return self._try_again_at.get(windows, inf) - now
+        rejected = self._rejected.pop(windows, None)
         if rejected is None:
-            del self._try_again_at[series]
+            del self._try_again_at[windows]
             return inf
-        _, oldest = min((window.period, name) for name, window in _windows(rejected))
+        oldest = min(rejected)
         if len(rejected) > 1:
-            self._rejected[series] = rejected - {oldest}
-        self._try_again_at[series] = now + MAX_TICK_S
-        self._join(oldest)
-        self.leave_again(oldest)
+            self._rejected[windows] = rejected - {oldest}
+        self._try_again_at[windows] = now + MAX_TICK_S
+        self._join(windows.window(oldest))
+        self.leave_again(windows.window(oldest))
         return MAX_TICK_S
 
     # Ticks
@@ -163,25 +167,19 @@ class SessionWindows:
         """Look after the series whose time has come. The lock is released after each, for threads that count."""
         for _ in range(TICKS_AT_ONCE):
             with self._lock:
-                series = self._ticks.pop(now)
-                if series is None:
+                windows = self._ticks.pop(now)
+                if windows is None:
                     return
-                self._ticks.schedule_after(series, now, min(self._tick(series, now), self._try_again(series, now)))
+                pause = min(self._tick(windows, now), self._try_again(windows, now))
+                self._ticks.schedule_after(windows, now, pause)
 
-    def _tick(self, series: str, now: float) -> float:
+    def _tick(self, windows: Key, now: float) -> float:
         """Seconds to the next tick."""
-        state = self._states.get(series)
+        state = self._states.get(windows)
         if state is None:
             return inf
         announced, finished = state.tick(now)
         if announced is not None:
-            self._join(announced)
-        self.finish(finished)
+            self._join(windows.window(announced))
+        self.finish(map(windows.window, finished))
         return state.seconds_to_tick(now)
-
-
-def _windows(names: Iterable[str]) -> Iterator[tuple[str, WindowName]]:
-    for name in names:
-        window = parse_window(name)
-        if window is not None:
-            yield name, window

@@ -9,6 +9,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
+from countless.wire.keys import Key
+
 
 class ConnectionLost(OSError):
     """The connection could not be made, or has ended; the message says why."""
@@ -33,11 +35,8 @@ class Transport(Protocol):
     def shard_count(self) -> int:
         """May ask the coordinators, and block for some seconds."""
 
-    def shard_of(self, counter: str) -> int:
-        """The shard that owns this counter. Call it after `shard_count`."""
-
-    def shard_of_budget(self, budget: str) -> int:
-        """The same for a budget."""
+    def shard_of(self, key: Key) -> int:
+        """The shard that owns it. Call it after `shard_count`."""
 
     def open_stream(self, shard: int) -> Send:
         """Start a fresh stream of frames with a shard and return the function that sends one frame on it."""

@@ -17,6 +17,7 @@ from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.client.transport.nats_socket import NatsSocket
 from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
+from countless.wire.keys import Key
 from countless.wire.nats_protocol import Delivery
 from countless.wire.nats_subjects import (
     CLOSE,
@@ -28,7 +29,6 @@ from countless.wire.nats_subjects import (
     downlink_subject,
     encode_uplink,
     shard_of,
-    shard_of_budget,
     subject_token,
     takeover_subject,
     uplink_subject,
@@ -113,11 +113,8 @@ class NatsTransport:
             raise ConnectionLost(f"protocol version over NATS: coordinators {version}, this client {PROTOCOL_VERSION}")
         return self._shard_count
 
-    def shard_of(self, counter: str) -> int:
-        return shard_of(counter, self._shard_count)
-
-    def shard_of_budget(self, budget: str) -> int:
-        return shard_of_budget(budget, self._shard_count)
+    def shard_of(self, key: Key) -> int:
+        return shard_of(key, self._shard_count)
 
     def open_stream(self, shard: int) -> Send:
         connection = self._connect()

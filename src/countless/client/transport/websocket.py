@@ -21,6 +21,7 @@ from countless.errors import InvalidParameter
 from countless.tls import client_tls_context
 from countless.token_file import token_problem
 from countless.wire.frames import MAX_FRAME_BYTES, VERSION
+from countless.wire.keys import Key
 
 PATH = "/api/v1/site"
 FindToken = Callable[[], tuple[str | None, str]]
@@ -42,10 +43,7 @@ class WebSocketTransport:
     def shard_count(self) -> int:
         return 1
 
-    def shard_of(self, counter: str) -> int:
-        return 0
-
-    def shard_of_budget(self, budget: str) -> int:
+    def shard_of(self, key: Key) -> int:
         return 0
 
     def open_stream(self, shard: int) -> Send:

@@ -38,9 +38,9 @@ class SiteWindows(Generic[State]):
     >>> windows.enter(600_000_059.9)
     'state of 10000000'
     >>> windows.finish(600_000_062.9, monotonic=0.0), windows.enter(600_000_062.9)
-    ([], 'state of 10000001')
+    ({}, 'state of 10000001')
     >>> windows.finish(600_000_063.0, monotonic=0.1), windows.enter(600_000_059.9)
-    (['state of 10000000'], 'state of 10000001')
+    ({10000000: 'state of 10000000'}, 'state of 10000001')
     """
 
     def __init__(self, calendar: Calendar, new: Callable[[int], State], spread: float = 0.0) -> None:
@@ -71,19 +71,20 @@ class SiteWindows(Generic[State]):
             self.starts_at = -inf if period == self.watermark else starts_at
         return self.states[self.period]
 
-    def prepare(self, now: float, needed: Callable[[State], bool]) -> State | None:
-        """Make the state of the next window if it is time and the present one is needed. Returns a new state."""
+    def prepare(self, now: float, needed: Callable[[State], bool]) -> int | None:
+        """Make the state of the next window, and return its period, if it is time and the present one is needed."""
         if self.seconds_to_prepare(now) > 0:
             return None
         period = self.present_at(now)
         present, self._prepared = self.states.get(period), self.calendar.next(period)
         if self._prepared in self.states or present is None or not needed(present):
             return None
-        return self._state(self._prepared)
+        self._state(self._prepared)
+        return self._prepared
 
-    def finish(self, now: float, monotonic: float) -> list[State]:
-        """The states of the windows that end here, in ascending order. They are kept no longer."""
-        finished: list[State] = []
+    def finish(self, now: float, monotonic: float) -> dict[int, State]:
+        """The windows that end here, in ascending order. Their states are kept no longer."""
+        finished: dict[int, State] = {}
         believed = self._believe(now, monotonic)
         for period in sorted(self.states):
             if believed < self._finish_at(period):
@@ -91,7 +92,7 @@ class SiteWindows(Generic[State]):
             if period == self.period:
                 self.starts_at, self.ends_at = inf, -inf
             self.watermark = self.calendar.next(period)
-            finished.append(self.states.pop(period))
+            finished[period] = self.states.pop(period)
         return finished
 
     def seconds_to_prepare(self, now: float) -> float:

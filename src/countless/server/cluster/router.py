@@ -25,7 +25,8 @@ from countless.server.http.api.openapi import Handler, Operation, error, json
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.sessions.site_server import SiteServer
-from countless.wire.nats_subjects import shard_of, shard_of_budget
+from countless.wire.keys import BUDGET, COUNTER, Key
+from countless.wire.nats_subjects import shard_of
 
 _MAX_BODY_BYTES = routes.MAX_BODY_BYTES + 1  # one more than a handler accepts: the owner rejects a longer body
 _POLL_PATH = "/api/v1/poll/"
@@ -63,15 +64,14 @@ async def _ask(member: Member, shard: int, request: ForwardedRequest) -> Respons
 
 # One counter or budget
 
-ShardOf = Callable[[str, int], int]  # of a name, and the number of shards
 
-
-def _forward_to(shard_of_name: ShardOf) -> Handler:
+def _forward_to(kind: str) -> Handler:
     """A handler for operations whose path has the name."""
 
     async def forward_by_name(request: Request) -> Response:
         member, forwarded = _member(request), await _forwarded(request)
-        return await _forward(member, shard_of_name(request.path_params["name"], member.lease.shards), forwarded)
+        shard = shard_of(Key(kind, request.path_params["name"]), member.lease.shards)
+        return await _forward(member, shard, forwarded)
 
     return forward_by_name
 
@@ -80,7 +80,7 @@ class _Named(msgspec.Struct):
     name: str
 
 
-def _forward_new_to(shard_of_name: ShardOf) -> Handler:
+def _forward_new_to(kind: str) -> Handler:
     """A handler for operations whose body has the name."""
 
     async def forward_new(request: Request) -> Response:
@@ -89,7 +89,7 @@ def _forward_new_to(shard_of_name: ShardOf) -> Handler:
             name = msgspec.json.decode(forwarded.body, type=_Named).name
         except (msgspec.DecodeError, ValueError, RecursionError):
             name = ""  # any shard rejects it
-        return await _forward(member, shard_of_name(name, member.lease.shards), forwarded)
+        return await _forward(member, shard_of(Key(kind, name), member.lease.shards), forwarded)
 
     return forward_new
 
@@ -194,7 +194,7 @@ async def answers_after(member: Member, name: str, answer: PublicAnswer) -> Asyn
 async def poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
     query = urlencode({"seen": _version(seen)} if seen else {}).encode()
     request = ForwardedRequest("GET", _POLL_PATH + name, query, [], b"", ["read"], None)
-    return await _ask(member, shard_of(name, member.lease.shards), request)
+    return await _ask(member, shard_of(Key(COUNTER, name), member.lease.shards), request)
 
 
 def answer_in(response: Response) -> PublicAnswer:
@@ -220,15 +220,15 @@ async def _poll_counter(request: Request) -> Response:
 
 _HANDLERS: dict[Handler, Handler] = {
     routes.list_counters: _list_counters,
-    routes.create_counter: _forward_new_to(shard_of),
+    routes.create_counter: _forward_new_to(COUNTER),
     routes.watch_counter: _watch_counter,
     routes.list_sites: _list_sites,
     routes.forget_site: _forget_site,
     routes.forget_silent_sites: _forget_site,
     budget_routes.list_budgets: _list_budgets,
-    budget_routes.create_budget: _forward_new_to(shard_of_budget),
+    budget_routes.create_budget: _forward_new_to(BUDGET),
 }
-_forward_counter, _forward_budget = _forward_to(shard_of), _forward_to(shard_of_budget)
+_forward_counter, _forward_budget = _forward_to(COUNTER), _forward_to(BUDGET)
 MEMBER_OPERATIONS: Sequence[Operation] = [
     *(replace(each, handler=_HANDLERS.get(each.handler, _forward_counter)) for each in routes.OPERATIONS),
     *(replace(each, handler=_HANDLERS.get(each.handler, _forward_budget)) for each in BUDGET_OPERATIONS),
