@@ -8,6 +8,7 @@ from flask import Flask
 
 import countless
 from countless.client.client import Client
+from countless.errors import InvalidParameter
 from countless.wsgi import CountRequests, flask_route
 from support.local_counters import counts_of
 
@@ -52,6 +53,18 @@ def test_application_that_fails_before_its_response_is_counted_once_as_500(clien
     with pytest.raises(KeyError, match="broken"):
         CountRequests(failing, client, "calls")({"REQUEST_METHOD": "POST"}, lambda *_: bytes)
     assert counted(client) == {'calls{method="POST",route="",status="500"}': 1}
+
+
+def test_request_for_which_the_function_has_no_route_is_counted_and_answered(client: Client) -> None:
+    def application(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("404 Not Found", [])
+        return [b"no"]
+
+    made = CountRequests(application, client, route=lambda environ: None)
+    assert [*made({"REQUEST_METHOD": "GET"}, lambda *_: bytes)] == [b"no"]
+    assert counted(client) == {'requests{method="GET",route="",status="404"}': 1}
+    with pytest.raises(InvalidParameter, match="route must be a function of the environment"):
+        CountRequests(application, client, route="/carts")  # type: ignore[arg-type]
 
 
 def test_response_that_is_begun_again_after_an_error_is_counted_once(client: Client) -> None:

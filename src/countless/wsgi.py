@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from countless.client.client import Client
 from countless.client.http_methods import method_label
 from countless.core.calendar import Per
+from countless.errors import InvalidParameter
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -33,7 +34,7 @@ class CountRequests:
         client: From `connect`.
         counter: Name of the counter.
         route: A function of the WSGI environment that returns the route's pattern, never the path: `flask_route` for
-            Flask. All requests count as one route unless given.
+            Flask. Requests for which it returns None count under an empty route, and so do all unless it is given.
         per, tz, anchor: Windows, as for `Client.counter`.
     """
 
@@ -43,11 +44,13 @@ class CountRequests:
         client: Client,
         counter: str = "requests",
         *,
-        route: Callable[["WSGIEnvironment"], str] = lambda environ: "",
+        route: Callable[["WSGIEnvironment"], str | None] = lambda environ: None,
         per: Per | None = None,
         tz: str = "UTC",
         anchor: int | None = None,
     ) -> None:
+        if not callable(route):
+            raise InvalidParameter("route", route, "a function of the environment, such as flask_route")
         self._app = app
         self._route = route
         self._requests = client.counter(counter, per=per, tz=tz, anchor=anchor)
@@ -60,7 +63,7 @@ class CountRequests:
             if not counted:
                 counted = True
                 method = method_label(environ["REQUEST_METHOD"])
-                self._requests.labels(method=method, route=self._route(environ), status=status[:3]).inc()
+                self._requests.labels(method=method, route=self._route(environ) or "", status=status[:3]).inc()
 
         def count_and_start(status: str, *rest: Any) -> Any:
             count(status)

@@ -46,6 +46,8 @@ def test_rolling_budget_is_created_and_spent(server: Server) -> None:
     assert run("take", "logins", "5", url=server.url).returncode == 0
     refused = run("take", "logins", url=server.url)
     assert (refused.returncode, refused.stderr) == (1, "countless: 1 of logins: exhausted\n")
+    no_unit = run("budget", "create", "other", "--limit", "5", "--rolling", "15", url=server.url)
+    assert (no_unit.returncode, "rolling must be a duration with its unit" in no_unit.stderr) == (2, True)
     wrong = run("budget", "create", "other", "--limit", "5", "--rolling", "1m", "--per", "day", url=server.url)
     assert (wrong.returncode, "rolling can't be used with per" in wrong.stderr) == (2, True)
 

@@ -114,7 +114,7 @@ def test_watch_prints_possibly_then_certainly_then_ends(server: Server) -> None:
         assert client.flush()
         assert "web-1: connected, 1 counters" in run("site", "list", url=server.url).stdout
         watch = subprocess.Popen(
-            command("watch", "marked", "--over", "1000", "--url", server.url),
+            command("watch", "marked", "--over", "1k", "--url", server.url),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

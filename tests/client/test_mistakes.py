@@ -40,6 +40,31 @@ def test_name_that_the_agent_drops_is_refused(client: countless.Client, name: st
     assert not isinstance(parse(f"{name}:1|c".encode()), Sample)
 
 
+def test_labels_of_a_series_are_given_in_one_call(client: countless.Client) -> None:
+    """The name of a second series would have two groups of labels, and the sum of the counter would not have it."""
+    for counter in (client.counter("requests"), client.counter("tenants", family=True)):
+        series = counter.labels(route="/cart")
+        with pytest.raises(InvalidParameter, match="has labels already: give all of them in one call of labels"):
+            series.labels(status="200")
+        assert series.labels() is series
+
+
+def test_client_says_as_what_the_program_used_a_name_before(client: countless.Client) -> None:
+    client.counter("requests")
+    with pytest.raises(InvalidParameter, match="this program counts 'requests' as a counter already: a family needs"):
+        client.counter("requests", family=True)
+    client.distribution("ms")
+    with pytest.raises(InvalidParameter, match=r"'ms' as a distribution with epsilon=.*, accuracy=.*: use the same"):
+        client.distribution("ms", accuracy=0.1)
+
+
+@pytest.mark.parametrize("text", ["true", "yes", "2"])
+def test_client_is_disabled_by_1_only(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("COUNTLESS_DISABLE", text)
+    with pytest.raises(InvalidParameter, match="COUNTLESS_DISABLE must be 1, or 0 for a client that counts"):
+        countless.connect()
+
+
 @pytest.mark.parametrize("over", [15, 15.0, "15", "", True, None])
 def test_rolling_count_and_rate_need_a_unit(client: countless.Client, over: object) -> None:
     for read in (client.rolling, client.rate):

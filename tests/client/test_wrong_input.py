@@ -25,6 +25,11 @@ WRONG: dict[str, Callable[[Any], object]] = {
     r"site = 'a\\nb'": lambda client: countless.connect(URL, site="a\nb"),
     "token = <class 'int'>": lambda client: countless.connect(URL, token=5),  # type: ignore[arg-type]
     "state_dir = 5": lambda client: countless.connect(URL, state_dir=5),  # type: ignore[arg-type]
+    "url = ''": lambda client: countless.connect(""),
+    "url = 'http://web/#x'": lambda client: countless.connect("http://web/#x"),
+    "site = ''": lambda client: countless.connect(URL, site=""),
+    "state_dir = ''": lambda client: countless.connect(URL, state_dir=""),
+    "family = 'no'": lambda client: client.counter("b", family="no"),
     "timeout = 0": lambda client: countless.Reader(URL, timeout=0),
     "timeout = inf": lambda client: countless.Reader(URL, timeout=inf),
     "timeout = 'x'": lambda client: countless.Reader(URL, timeout="x"),  # type: ignore[arg-type]

@@ -70,12 +70,25 @@ def test_duration_is_parsed_to_seconds(text: object, value: float) -> None:
         ("SILENT_AFTER", "10 parsecs"),
         ("SILENT_AFTER", "0"),
         ("ALLOW_PLAINTEXT", "maybe"),
+        ("STATE_DIR", ""),
         ("MAX_COUNTERS", "0"),
     ],
 )
 def test_invalid_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(InvalidParameter, match=name.lower()):
         load_settings({}, {f"COUNTLESS_{name}": value})
+
+
+@pytest.mark.parametrize("name", ["COUNTLESS_ALPA", "COUNTLESS_SILENT_AFER", "COUNTLESS_STATEDIR"])
+def test_misspelt_variable_is_refused_with_the_one_that_was_meant(name: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"{name} is no setting: did you mean COUNTLESS_(AL|SIL|STATE_)"):
+        load_settings({}, {name: "x"})
+
+
+def test_variables_of_clients_of_a_service_and_of_others_are_no_misspelt_settings() -> None:
+    service = {"COUNTLESS_PORT_2686_TCP_PORT": "2686", "COUNTLESS_SERVICE_HOST": "10.0.0.1"}
+    client = {"COUNTLESS_NATS_CREDS": "file", "COUNTLESS_CERT": "file", "COUNTLESS_LOG_LEVEL": "info"}
+    assert load_settings({}, {**service, **client, "COUNTLESS_COLOUR": "red", "ALPA": "1"}) == Settings()
 
 
 @pytest.mark.parametrize("text", ["prot = 1", "port = [", 'port = "x"', "port = true", "alpha = []"])

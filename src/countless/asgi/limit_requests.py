@@ -20,6 +20,7 @@ from countless.client.client import Client
 from countless.client.sparse_log import SparseLog
 from countless.core.budget.decision import Reason
 from countless.core.budget.rule import BudgetRule
+from countless.core.parameters import require_bool, require_seconds
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
 
 ON_UNREACHABLE = ("refuse", "allow")
@@ -81,8 +82,11 @@ class LimitRequests:
             raise InvalidParameter("budget", budget, "a name with {key} if a key is given, and without it otherwise")
         if on_unreachable not in ON_UNREACHABLE:
             raise InvalidParameter("on_unreachable", on_unreachable, f"one of: {', '.join(ON_UNREACHABLE)}")
-        if not wait >= 0:
-            raise InvalidParameter("wait", wait, "a number of seconds from 0")
+        for parameter, function in (("key", key), ("cost", cost)):
+            if function is not None and not callable(function):
+                raise InvalidParameter(parameter, function, "a function of the scope")
+        require_seconds("wait", wait)
+        require_bool("shadow", shadow)
         self._app = app
         self._client = client
         self._budget = budget

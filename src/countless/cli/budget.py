@@ -15,6 +15,7 @@ from countless.cli.coordinator import coordinator
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
+from countless.core.durations import require_unit
 
 WATCH_S = 1.0
 _PATH = "/api/v1/budgets"
@@ -60,6 +61,8 @@ def create(
 
     Without --per and --rolling, the limit is for all time.
     """
+    if rolling is not None:
+        require_unit("rolling", rolling)
     period = {"per": per, "rolling": rolling, "tz": tz, "anchor": anchor, "kind": kind}
     rule = _given(_changes(limit, slack, on_loss, on_unreachable, max_names) | period)
     _print(coordinator(url, token).request("POST", _PATH, {"name": name, **rule}), as_json)

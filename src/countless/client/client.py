@@ -34,7 +34,7 @@ from countless.clock import Clock, steady_clock
 from countless.core.calendar import Calendar, Per, calendar_of, require_calendar
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
-from countless.core.parameters import require_integer, require_seconds
+from countless.core.parameters import require_bool, require_integer, require_seconds
 from countless.errors import CounterRefused, InvalidParameter
 from countless.wire.keys import COUNTER, FAMILY, NAME_RULE, Key, is_plain, validate_counter, validate_name
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from countless.client.watch import Callback, Watch
 
 CalendarFields = tuple[str | None, str, int | None]  # per, tz, anchor
+_KINDS = {LABELS: "family", VALUES: "distribution"}
 FAMILY_LABEL_CAP = 10_000  # of a family in one process, unless the program says otherwise
 
 
@@ -72,6 +73,9 @@ def connect(
             may share it; it belongs to one coordinator or broker. `COUNTLESS_CLIENT_STATE_DIR`, or else none.
     """
     environment = os.environ
+    for parameter, given in (("url", url), ("site", site), ("state_dir", state_dir)):
+        if given == "":  # as from a variable that is not set where the program runs
+            raise InvalidParameter(parameter, given, "not empty; None stands for the environment or the default")
     url = url_or_default(url)
     if not isinstance(url, str):
         raise InvalidParameter("url", url, "an address such as http://127.0.0.1:2686 or nats://127.0.0.1:4222")
@@ -82,7 +86,7 @@ def connect(
     directory = state_dir or environment.get("COUNTLESS_CLIENT_STATE_DIR")
     if directory and not isinstance(directory, str | os.PathLike):
         raise InvalidParameter("state_dir", directory, "the path of a directory")
-    disabled = environment.get("COUNTLESS_DISABLE") == "1"
+    disabled = _is_disabled(environment.get("COUNTLESS_DISABLE", ""))
     client = Client(
         endpoint,
         token,
@@ -93,6 +97,12 @@ def connect(
     if not disabled:
         goodbye.install()
     return client
+
+
+def _is_disabled(text: str) -> bool:
+    if text not in ("", "0", "1"):
+        raise InvalidParameter("COUNTLESS_DISABLE", text, "1, or 0 for a client that counts")
+    return text == "1"
 
 
 class Client(LocalState):
@@ -175,6 +185,7 @@ class Client(LocalState):
         fields = per, tz, anchor
         if not isinstance(name, str):
             raise InvalidParameter("counter", name, NAME_RULE)
+        require_bool("family", family)
         if family:
             rule = FamilyRule(LABELS, 0.01 if epsilon is None else epsilon)
             return self._family_counter(name, rule, fields, label_cap)
@@ -239,8 +250,11 @@ class Client(LocalState):
     ) -> LocalFamily | LocalFamilyWindows:
         if name not in self._used_families:
             validate_counter(name)
-            if name in self._counters or not is_plain(name):
-                raise InvalidParameter("counter", name, "a name of its own, without labels and windows")
+            if name in self._counters:
+                message = f"this program counts {name!r} as a counter already: a {_KINDS[rule.kind]} needs another name"
+                raise InvalidParameter("counter", name, message=message)
+            if not is_plain(name):
+                raise InvalidParameter("counter", name, "a name that does not end like that of a window")
             calendar = _calendar(*fields)
             family = (
                 self._local_family(Key(FAMILY, name), rule, cap)
@@ -252,7 +266,12 @@ class Client(LocalState):
         if fields != first_fields:
             _require_same_windows(name, fields, first_fields)
         if (found.rule, found.cap) != (rule, cap):
-            message = f"this program first used {name!r} with {found.rule}, label_cap {found.cap}: use the same again"
+            first = found.rule
+            rest = f"accuracy={first.accuracy:g}" if first.kind == VALUES else f"label_cap={found.cap}"
+            message = (
+                f"this program first used {name!r} as a {_KINDS[first.kind]} with epsilon={first.epsilon:g}, {rest}: "
+                "use the same again"
+            )
             raise InvalidParameter("counter", name, message=message)
         return found
 

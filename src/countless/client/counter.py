@@ -85,6 +85,9 @@ class Counter:
     def _new_series(self, key: tuple[tuple[str, str | int], ...]) -> "Counter":
         if not key:
             return self
+        if "{" in self.name:
+            message = f"{self.name!r} has labels already: give all of them in one call of labels"
+            raise InvalidParameter("labels", dict(key), message=message)
         for label, value in key:
             if not is_label(label):
                 raise InvalidParameter("label", label, "letters, digits, '_', '.', '/' and '-'")

@@ -30,8 +30,13 @@ def require_duration(parameter: str, value: object, least: str, most: str) -> fl
     return length
 
 
-def require_rolling(parameter: str, value: object) -> float:
-    """The number of seconds that a rolling count looks back; InvalidParameter also for a number without a unit."""
+def require_unit(parameter: str, value: object) -> None:
+    """Raise InvalidParameter for a number without a unit: somebody may mean minutes."""
     if not isinstance(value, str) or not value.strip()[-1:].isalpha():
         raise InvalidParameter(parameter, value, "a duration with its unit, such as 30s, 15m, 1h or 7d")
+
+
+def require_rolling(parameter: str, value: object) -> float:
+    """The number of seconds that a rolling count looks back."""
+    require_unit(parameter, value)
     return require_duration(parameter, value, *_ROLLING)

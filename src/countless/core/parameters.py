@@ -25,6 +25,12 @@ def require_integer(parameter: str, value: object, minimum: int, maximum: int | 
         raise InvalidParameter(parameter, value, allowed)
 
 
+def require_bool(parameter: str, value: object) -> None:
+    """Raise InvalidParameter for anything else: the text "false" would be true."""
+    if not isinstance(value, bool):
+        raise InvalidParameter(parameter, value, "True or False")
+
+
 def require_seconds(parameter: str, value: object) -> None:
     """Raise InvalidParameter unless `value` can be waited: a number of at least 0, or infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:

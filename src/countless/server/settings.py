@@ -1,9 +1,11 @@
 """Settings: flag, else environment (`COUNTLESS_*`), else TOML file, else default. Every limit has its reason here."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -24,6 +26,11 @@ MIN_ALPHA = 1e-6  # for less, `scheme="exact"` costs no more and is never wrong
 MIN_DELTA = 1e-15  # memory errors of a machine are more likely
 MAX_COUNT = (1 << 31) - 1
 RECONNECT_S = 60.0  # the longest pause of a client between attempts, and the time-outs of one attempt
+_PREFIX = "COUNTLESS_"
+# Of clients and logs, and what Kubernetes sets in every pod beside a service named countless.
+_OTHER_VARIABLES = re.compile(
+    "URL|TOKEN|TOKEN_FILE|SITE|CLIENT_STATE_DIR|NATS_CREDS|CA|CERT|DISABLE|LOG_LEVEL|LOG_FORMAT|PORT_.*|SERVICE_.*"
+)
 DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "restore_wait", "nats_lease"})
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -75,6 +82,8 @@ class Settings:
     def __post_init__(self) -> None:
         for field in fields(self):
             _convert(field.name, getattr(self, field.name), strict=True)
+        if not self.state_dir:  # else the state would be in the directory that the command happens to run in
+            raise InvalidParameter("state_dir", self.state_dir, "the path of a directory")
         if self.nats:
             Broker.parse(self.nats, "nats")
         require_config(self.defaults)
@@ -139,17 +148,30 @@ def load_settings(
 ) -> Settings:
     """A flag that is not None overrides the environment, which overrides the file."""
     environment = os.environ if environment is None else environment
+    _require_no_typos(environment)
     merged: dict[str, Any] = {}
     if file is not None:
         merged |= _from_file(file)
     for field in fields(Settings):
-        text = environment.get(f"COUNTLESS_{field.name.upper()}")
+        text = environment.get(f"{_PREFIX}{field.name.upper()}")
         # Kubernetes sets COUNTLESS_PORT=tcp://... in every pod beside a service named countless.
         if text is not None and not (field.name == "port" and text.startswith("tcp://")):
             merged[field.name] = text
         if flags.get(field.name) is not None:
             merged[field.name] = flags[field.name]
     return Settings(**{name: _convert(name, value, strict=False) for name, value in merged.items()})
+
+
+def _require_no_typos(environment: Mapping[str, str]) -> None:
+    """Raise InvalidParameter for a variable that is nearly one of a setting: the default would stand without a word."""
+    settings = {field.name.upper() for field in fields(Settings)}
+    for name in environment:
+        short = name.removeprefix(_PREFIX)
+        if short != name and short not in settings and not _OTHER_VARIABLES.fullmatch(short):
+            meant = get_close_matches(short, settings, 1, 0.85)
+            if meant:
+                message = f"environment variable {name} is no setting: did you mean {_PREFIX}{meant[0]}?"
+                raise InvalidParameter(name, environment[name], message=message)
 
 
 def _from_file(file: Path) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def audit(
     """Search for violations of the privacy that partial_dp claims.
 
     It can reject a mechanism, but proves nothing. Exits with 1 if it rejects.
-    The default takes about a quarter of a minute.
+    The default takes about half a minute.
     """
     require_packages("scipy")
     plan = _noisy_plan(sites, alpha, eta, calibration)

@@ -33,7 +33,8 @@ class Endpoint(NamedTuple):
             secure, host, port = _IS_SECURE[parts.scheme], parts.hostname, parts.port
         except (KeyError, ValueError, AttributeError, TypeError):
             raise InvalidParameter("url", url, allowed) from None
-        if not host or not host.isprintable() or " " in host or parts.path.strip("/") or parts.query or parts.username:
+        beyond = parts.path.strip("/") or parts.query or parts.fragment or parts.username
+        if not host or not host.isprintable() or " " in host or beyond:
             raise InvalidParameter("url", url, allowed)
         return cls(host, port or (443 if secure else PORT), secure)
 
