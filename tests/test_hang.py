@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from support.service import TIMEOUT_S
+
 pytestmark = pytest.mark.slow
 
 TESTS = Path(__file__).parent
@@ -49,9 +51,9 @@ def test_stubborn():
 def run(directory: Path, program: str, *options: str) -> "subprocess.CompletedProcess[str]":
     file = directory / "test_hanging.py"
     file.write_text(program)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "support.hang", "--hang-s", "0.5", *options, str(file)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "support.hang", "--hang-s", "2", *options, str(file)]
     variables = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": ""}
-    return subprocess.run(command, cwd=directory, env=variables, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=directory, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def test_hanging_test_fails_with_the_stacks_of_all_threads_and_tasks_and_the_next_one_runs(tmp_path: Path) -> None:
@@ -60,12 +62,12 @@ def test_hanging_test_fails_with_the_stacks_of_all_threads_and_tasks_and_the_nex
     assert "3 failed, 1 passed" in done.stdout
     thread, task = done.stdout.split("_ test_uvloop _")[0].split("_ test_task _")
     for found, places in ((thread, ("other_thread", "test_thread")), (task, ("other_task", "main"))):
-        assert "Hang: not done after 0.5 s" in found
+        assert "Hang: not done after 2 s" in found
         assert all(f"in {place}\n" in found for place in places)
 
 
 def test_process_ends_if_the_hanging_test_catches_everything(tmp_path: Path) -> None:
-    ini = "-o", "faulthandler_timeout=1", "-o", "faulthandler_exit_on_timeout=true"
+    ini = "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true"
     done = run(tmp_path, STUBBORN, *ini)
     assert done.returncode == 1
     assert "in test_stubborn" in done.stderr

@@ -20,6 +20,7 @@ from countless.wire.frames import BudgetRejected, SetBudgetRule
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import TOKENS, ConnectedProcesses, Process, RecordingBudget
 from support.local_counters import together
+from support.service import TIMEOUT_S
 from support.waiting import eventually
 
 RULE = SetBudgetRule(TOKENS, 10, None, "UTC", None, 0.01, "spending", "charge", "refuse")
@@ -45,8 +46,8 @@ def test_request_above_the_limit_is_an_error_and_changes_nothing() -> None:
 def test_request_above_a_limit_that_was_not_known_is_an_error_when_the_answer_arrives() -> None:
     recording = RecordingBudget("plain", 0)
     with ThreadPoolExecutor(1) as pool:
-        decision = pool.submit(recording.budget.take, 11, wait=20)
-        assert recording.waited.wait(20)
+        decision = pool.submit(recording.budget.take, 11, wait=TIMEOUT_S)
+        assert recording.waited.wait(TIMEOUT_S)
         refused(recording)
         with pytest.raises(AboveLimit):
             decision.result()
@@ -56,7 +57,7 @@ def test_request_may_wait_for_ever() -> None:
     recording = RecordingBudget("plain", 0)
     with ThreadPoolExecutor(1) as pool:
         decision = pool.submit(recording.budget.take, 2, wait=inf)
-        assert recording.waited.wait(20)
+        assert recording.waited.wait(TIMEOUT_S)
         recording.grant(2)
         assert decision.result()
 
@@ -75,7 +76,7 @@ async def test_atake_within_the_limit_does_not_wait() -> None:
 async def test_thousand_tasks_wait_for_the_coordinator_without_a_thread_each() -> None:
     recording = RecordingBudget("plain", 0)
     threads = threading.active_count()
-    tasks = [asyncio.create_task(recording.budget.atake(1 + number % 3, wait=20)) for number in range(1000)]
+    tasks = [asyncio.create_task(recording.budget.atake(1 + number % 3, wait=TIMEOUT_S)) for number in range(1000)]
     await eventually(lambda: recording.sent)
     assert threading.active_count() == threads
     await asyncio.to_thread(recording.grant, 5000)
@@ -85,7 +86,7 @@ async def test_thousand_tasks_wait_for_the_coordinator_without_a_thread_each() -
 
 async def test_cancelled_request_is_withdrawn() -> None:
     recording = RecordingBudget("plain", 0)
-    task = asyncio.create_task(recording.budget.atake(5, wait=20))
+    task = asyncio.create_task(recording.budget.atake(5, wait=TIMEOUT_S))
     await eventually(lambda: recording.sent)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -99,7 +100,7 @@ async def test_reservation_that_is_allowed_and_cancelled_returns_its_units() -> 
     recording = RecordingBudget("plain", 0)
 
     async def reserve() -> None:
-        await recording.budget.areserve(5, wait=20)
+        await recording.budget.areserve(5, wait=TIMEOUT_S)
 
     task = asyncio.create_task(reserve())
     await eventually(lambda: recording.sent)
@@ -132,13 +133,13 @@ async def test_areserve_raises_why_it_was_refused() -> None:
     with recording.lock:
         recording.budget.receive(Exhausted(TOKENS, 0, 6))
     with pytest.raises(ExhaustedError):
-        async with recording.budget.areserve(6, wait=20):
+        async with recording.budget.areserve(6, wait=TIMEOUT_S):
             pass
 
 
 async def test_atake_of_an_unknown_budget_raises() -> None:
     recording = RecordingBudget("plain", 0)
-    task = asyncio.create_task(recording.budget.atake(wait=20))
+    task = asyncio.create_task(recording.budget.atake(wait=TIMEOUT_S))
     await eventually(lambda: recording.sent)
     await asyncio.to_thread(recording.receive, BudgetRejected(TOKENS, "there is none"))
     with pytest.raises(UnknownBudget, match="there is none"):
@@ -230,7 +231,7 @@ def test_unknown_budget_undoes_the_others() -> None:
 
 async def test_budgets_together_wait_without_blocking_the_event_loop() -> None:
     world = ConnectedProcesses(1, key=10, team=10)
-    waiting = asyncio.create_task(group(world.processes[0]).atake(7, wait=20))
+    waiting = asyncio.create_task(group(world.processes[0]).atake(7, wait=TIMEOUT_S))
     for _ in range(3):
         await asyncio.sleep(0)
         await asyncio.to_thread(world.deliver)
@@ -257,7 +258,7 @@ def test_threads_of_two_processes_spend_budgets_together_exactly(frequent_switch
     def spend(thread: int) -> Callable[[], None]:
         def job() -> None:
             try:
-                while group(world.processes[thread % 2]).take(1 + thread % 2, wait=20):
+                while group(world.processes[thread % 2]).take(1 + thread % 2, wait=TIMEOUT_S):
                     admitted[thread] += 1 + thread % 2
             finally:
                 ended[thread].set()
@@ -302,7 +303,7 @@ def test_acquire_waits_until_another_process_releases(frequent_switches: None) -
         def job() -> None:
             try:
                 for _ in range(100):
-                    with process.budgets["exports"].acquire(wait=20):
+                    with process.budgets["exports"].acquire(wait=TIMEOUT_S):
                         with counting:
                             running[0] += 1
                             most[0] = max(most[0], running[0])

@@ -15,7 +15,7 @@ from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, Unreachable
 from countless.wire.frames import SetBudgetRule
 from support.local_budgets import TOKENS, Process, RecordingBudget
-from support.service import until
+from support.service import TIMEOUT_S, until
 from support.waiting import eventually
 
 
@@ -109,7 +109,7 @@ def test_request_waits_for_the_connection_beyond_its_time_if_that_is_the_rule() 
     thread.start()
     until(lambda: connection.asked >= 3, "asked three times")
     recording.grant(1)
-    thread.join(20)
+    thread.join(TIMEOUT_S)
     assert decisions == [Decision(Reason.ALLOWED)]
     assert recording.budget.take(1, wait=0).reason is Reason.UNREACHABLE
 
@@ -165,15 +165,15 @@ def test_waiting_take_learns_that_units_cannot_be_spent() -> None:
 
     def take() -> None:
         try:
-            recording.budget.take(1, wait=20)
+            recording.budget.take(1, wait=TIMEOUT_S)
         except InvalidParameter as error:
             errors.append(error)
 
     thread = Thread(target=take, daemon=True)
     thread.start()
-    assert recording.waited.wait(20)
+    assert recording.waited.wait(TIMEOUT_S)
     recording.receive(rule(kind="in_flight"))
-    thread.join(20)
+    thread.join(TIMEOUT_S)
     assert "use acquire" in str(errors[0])
 
 

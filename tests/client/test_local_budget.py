@@ -16,7 +16,7 @@ from countless.errors import InvalidParameter
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import TOKENS, ConnectedProcesses, RecordingBudget
 from support.local_counters import together
-from support.service import until
+from support.service import TIMEOUT_S, until
 
 
 def test_units_are_taken_one_by_one_up_to_the_limit(kind: str) -> None:
@@ -48,13 +48,13 @@ def test_repr_shows_what_was_taken(kind: str) -> None:
 
 def test_waiting_request_is_served_before_a_recall_that_follows_its_grant(kind: str) -> None:
     recording, decisions = RecordingBudget(kind, 0), list[Decision]()
-    thread = Thread(target=lambda: decisions.append(recording.budget.take(wait=20)), daemon=True)
+    thread = Thread(target=lambda: decisions.append(recording.budget.take(wait=TIMEOUT_S)), daemon=True)
     thread.start()
-    assert recording.waited.wait(20)
+    assert recording.waited.wait(TIMEOUT_S)
     with recording.lock:
         recording.grant(1)
         assert recording.recall(1).spent == 1
-    thread.join(20)
+    thread.join(TIMEOUT_S)
     assert decisions == [Decision(Reason.ALLOWED)]
 
 
@@ -117,7 +117,7 @@ def test_eight_threads_of_three_processes_admit_exactly_the_limit(kind: str, fre
         def job() -> None:
             budget, weight = world.processes[thread % 3].budgets["tokens"], 1 if thread < 6 else 7
             try:
-                while budget.take(weight, wait=20):
+                while budget.take(weight, wait=TIMEOUT_S):
                     admitted[thread] += weight
             finally:
                 ended[thread].set()

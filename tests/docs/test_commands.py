@@ -14,7 +14,7 @@ import countless
 from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless.lab.arena.registry import ADVERSARIES
 from support.commands import run_command
-from support.service import Server, environment
+from support.service import TIMEOUT_S, Server, environment
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("docs/start", "docs/guides", "docs/operate", "docs/paper", "design/contributing")
@@ -101,7 +101,7 @@ def serve_commands(server: Server, lines: list[str], monkeypatch: pytest.MonkeyP
     for line in lines:
         if line.startswith("curl"):
             address = shlex.split(line)[-1].replace("http://127.0.0.1:2686", server.url)
-            with urlopen(address, timeout=20) as reply:  # noqa: S310 - our own coordinator
+            with urlopen(address, timeout=TIMEOUT_S) as reply:  # noqa: S310 - our own coordinator
                 output.append(reply.readline().decode())
         else:
             output.append(run(line))

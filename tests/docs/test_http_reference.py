@@ -10,7 +10,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import countless
-from support.service import Server
+from support.service import TIMEOUT_S, Server
 from tools.http_api import GROUPS, Example, examples, title
 
 NAMES = {"counter", "name", "site", "per", "tz"}  # a field of these has the value that is shown
@@ -24,7 +24,7 @@ def test_examples_are_what_a_coordinator_answers(tmp_path: Path) -> None:
         requests.labels(route="/a").inc(95)
         client.counter("visits", per="day", tz="Europe/Berlin").add(3)
         client.distribution("latency_ms").observe(17, 4)
-        assert client.flush(20)
+        assert client.flush(TIMEOUT_S)
         for name, example in examples().items():
             status, text = answer(server.url, example)
             assert status == example.status, name
@@ -48,7 +48,7 @@ def answer(url: str, example: Example) -> tuple[int, str]:
     fields = {"content-type": "application/json"} if example.body else {}
     request = Request(url + example.address, example.body.encode() or None, fields, method=example.method)  # noqa: S310
     try:
-        with urlopen(request, timeout=20) as reply:  # noqa: S310 - our own coordinator
+        with urlopen(request, timeout=TIMEOUT_S) as reply:  # noqa: S310 - our own coordinator
             stream = reply.headers.get("content-type", "").startswith("text/event-stream")
             lines = [reply.readline(), reply.readline()] if stream else [reply.read()]
             return reply.status, b"".join(lines).decode()

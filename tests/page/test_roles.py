@@ -65,7 +65,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 
 def stream(guarded: Guarded, path: str, scope: str) -> Iterator[tuple[str, dict[str, object], bytes]]:
     """Name, data and bytes of each event of a feed."""
-    connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=20)
+    connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=TIMEOUT_S)
     connection.request("GET", path, headers={"Authorization": f"Bearer {guarded.tokens[scope]}"})
     response = connection.getresponse()
     assert response.status == 200
@@ -154,7 +154,7 @@ def test_revoked_token_ends_the_feed(guarded: Guarded) -> None:
     [("sort=magic", "sort"), ("start=-1", "start"), ("start=x", "start"), ("find=" + "a" * 501, "find")],
 )
 def test_bad_query_is_a_400(guarded: Guarded, query: str, problem: str) -> None:
-    connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=20)
+    connection = HTTPConnection(urlsplit(guarded.url).netloc, timeout=TIMEOUT_S)
     headers = {"Authorization": f"Bearer {guarded.tokens['operator']}"}
     connection.request("GET", f"/page/feed?counter=hits&{query}", headers=headers)
     response = connection.getresponse()

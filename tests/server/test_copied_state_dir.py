@@ -26,7 +26,7 @@ import sys, countless
 client = countless.connect(site="original")
 hits = client.counter("hits")
 hits.add(100_000)
-assert client.flush(30)
+assert client.flush(90)
 hits.add(7)  # too few for a report
 print("counted", flush=True)
 sys.stdin.readline()
@@ -37,7 +37,7 @@ client = countless.connect(site="original")
 budget = client.budget("tokens")
 for line in sys.stdin:
     print(sum(bool(budget.take(1, wait=5)) for _ in range(int(line))), flush=True)
-client.close(30)
+client.close(90)
 """
 KINDS: dict[str, dict[str, Any]] = {
     "counter": {},

@@ -167,7 +167,7 @@ def test_forked_children_count_as_incarnations_of_their_own(
 ) -> None:
     place = str(tmp_path / state_dir) if state_dir else ""
     parent = python(FORKING, server.url, WHEN=when, COUNTLESS_CLIENT_STATE_DIR=place)
-    parent.communicate(timeout=60)
+    parent.communicate(timeout=TIMEOUT_S)
     assert parent.returncode == 0
     assert server.inspect("hits")["known"] == 1_312
     assert server.answer('hits{worker="w"}')["estimate"] == 2
@@ -212,7 +212,7 @@ def test_forks_while_threads_count_lose_nothing(server: Server, tmp_path: Path, 
     program = python(
         FORKING_WHILE_COUNTING, server.url, COUNTLESS_CLIENT_STATE_DIR=str(tmp_path / state_dir) if state_dir else ""
     )
-    output, _ = program.communicate(timeout=100)
+    output, _ = program.communicate(timeout=TIMEOUT_S)
     delivered, total, codes = output.split(maxsplit=2)
     assert (delivered, codes) == ("True", f"{[0] * 10}\n")
     assert server.inspect("hits")["known"] == int(total)

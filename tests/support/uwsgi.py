@@ -26,8 +26,8 @@ client = countless.connect(site="web")
 hits, quota = client.counter("hits"), client.budget("quota")
 for _ in range(int(os.environ["BEFORE"])):
     hits.add()
-    quota.take(wait=20)
-    client.flush(20)
+    quota.take(wait=90)
+    client.flush(90)
 
 def app(environ, start_response):
     allowed = quota.take(wait=0.5) if environ["PATH_INFO"] == "/take" else hits.add()

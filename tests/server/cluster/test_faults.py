@@ -230,7 +230,7 @@ print(codes, client.close(90))
 
 
 def test_forked_children_are_sites_of_their_own(broker: Node, pair: tuple[Coordinator, Coordinator]) -> None:
-    output, _ = python(FORKING, broker.url).communicate(timeout=60)
+    output, _ = python(FORKING, broker.url).communicate(timeout=TIMEOUT_S)
     assert output == "[0, 0] True\n"
     assert pair[0].known("forked") == 312
     until(lambda: pair[0].sites() == [], "all streams closed")

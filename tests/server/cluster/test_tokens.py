@@ -11,8 +11,9 @@ from countless.server.cluster import tokens
 from countless.server.cluster.tokens import BrokerTokens, change_tokens, first_token
 from countless.server.tokens import digest, new_token
 from countless.token_file import OPERATOR_TOKEN_FILE, read_token
+from support.service import TIMEOUT_S
 
-BLOCKED_S = 0.5  # far more than a start takes that is not blocked
+BLOCKED_S = 0.2  # a start that waits for the directory would wait without end
 
 
 class FakeBucket:
@@ -51,13 +52,13 @@ def operators() -> list[bytes]:
     return change_tokens("", lambda store: [each.digest for each in store.tokens() if each.scope == "operator"])
 
 
-def start_meanwhile(bucket: FakeBucket, directory: Path) -> Thread:
-    """Another coordinator starts while the first one is about to store its token."""
+def start_meanwhile(bucket: FakeBucket, directory: Path, seconds: float = TIMEOUT_S) -> Thread:
+    """Another coordinator starts while the first one is about to store its token, which waits for it this long."""
     other = Thread(target=first_token, args=("", directory))
 
     def start() -> None:
         other.start()
-        other.join(BLOCKED_S)
+        other.join(seconds)
 
     bucket.before_write = start
     return other
@@ -73,7 +74,7 @@ def test_coordinator_that_comes_second_leaves_no_file_with_an_unknown_token(buck
 
 
 def test_coordinators_with_one_directory_have_one_token_and_its_file(bucket: FakeBucket, tmp_path: Path) -> None:
-    other = start_meanwhile(bucket, tmp_path)
+    other = start_meanwhile(bucket, tmp_path, BLOCKED_S)
     assert first_token("", tmp_path) == tmp_path / OPERATOR_TOKEN_FILE
     other.join()
     assert operators() == [digest(read_token(tmp_path / OPERATOR_TOKEN_FILE))]

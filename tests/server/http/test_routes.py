@@ -16,6 +16,7 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.token_file import SCOPES
 from countless.wire.frames import Hello, Join, decode_down, encode_frames
+from support.service import TIMEOUT_S
 
 PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
 OPERATOR_ONLY = [
@@ -164,7 +165,7 @@ def test_failed_background_task_ends_the_process(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(SiteServer, "tick_in_slices", fail)
     monkeypatch.setattr("countless.server.app.raise_signal", lambda number: ended.set())
     with client_of(tmp_path) as client:
-        assert ended.wait(20)
+        assert ended.wait(TIMEOUT_S)
         assert client.get("/readyz").status_code == 503
 
 

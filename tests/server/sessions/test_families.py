@@ -29,6 +29,7 @@ from countless.wire.families import (
     KnownLabels,
 )
 from countless.wire.frames import BudgetLeave, CounterRejected, Hello, IncarnationRetired, Join
+from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 JOIN = FamilyJoin("pages", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0)
@@ -81,7 +82,7 @@ async def test_watch_of_a_label_sees_a_report_that_does_not_change_the_total() -
         following = asyncio.ensure_future(anext(answers))
         await harness.send(*web, FamilySync("pages", 0, 1, 1, 8, 8))  # the total is known before the label
         await harness.send(*web, FamilyReport("pages", 0, 8, (1, 8)))
-        assert (await asyncio.wait_for(following, 5.0)).estimate == 8
+        assert (await asyncio.wait_for(following, TIMEOUT_S)).estimate == 8
 
 
 async def test_site_that_left_is_acknowledged_again_and_one_whose_report_was_lost_stays() -> None:

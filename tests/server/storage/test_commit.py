@@ -238,7 +238,7 @@ async def test_stop_gives_up_when_saves_go_on_failing(
 ) -> None:
     monkeypatch.setattr("countless.server.storage.commit.RETRY_S", 0)
     store = FullStore()
-    async with asyncio.timeout(20), site_server(store) as harness:
+    async with asyncio.timeout(TIMEOUT_S), site_server(store) as harness:
         session, connection = await harness.connect("a")
         await harness.send(session, connection, Join("hits", 0, 5))
         store.full = True
