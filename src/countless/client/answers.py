@@ -139,8 +139,8 @@ class SeriesCount(NamedTuple):
 class TopCounts(NamedTuple):
     """The labelled series that may have a share of a counter's count, the largest first.
 
-    `estimate`, `lower` and `upper` are of all series together. A series in the list has the share for certain if its
-    `lower` is at least `share` times this `upper`.
+    `estimate`, `lower` and `upper` are of all series together. Others may have a
+    little less than the share; while the bounds hold, a series whose `lower` is at least `share * upper` has it.
     """
 
     counter: str

@@ -58,7 +58,9 @@ class Reader:
     def top(
         self, counter: str, share: float = 0.02, *, window: str | None = None, rolling: str | None = None
     ) -> TopCounts:
-        """Read the labelled series, or labels of a family, that may have this share. None that has it is missing.
+        """Read the labelled series, or labels of a family, that may have this share.
+
+        None that has it is missing while the bounds hold, except those counted together beyond a cap.
 
         Args:
             counter: Its name.

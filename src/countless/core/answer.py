@@ -83,8 +83,8 @@ def whole(estimate: float, lower: float, upper: float) -> tuple[int, int, int]:
 class Answer(NamedTuple):
     """A total with its bounds: with probability 1 - delta, at every moment, lower <= truth <= upper.
 
-    `published` never falls: it is the largest estimate so far. Readers see `estimate`: the same, but never outside of
-    what is known for certain.
+    That holds against the traffic that `scheme` withstands, while no site is unreachable. `published` is the largest
+    estimate so far. Readers see `estimate`: the same, moved into what the reports allow.
     """
 
     published: float

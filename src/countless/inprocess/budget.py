@@ -37,7 +37,8 @@ class Budget:
     >>> budget.messages.total < 4_000
     True
 
-    A request is refused only if it is larger than what is left, or if at most `slack * limit` units are left.
+    A request is refused only if it is larger than what is left, or if at most `slack * limit` units are left. With
+    `rolling`, a unit may come back up to a tenth of the interval late.
 
     Args:
         limit: The limit.

@@ -157,8 +157,10 @@ class Family:
             return self._windows.named(window).total()
 
     def top(self, share: float = 0.02, window: str = "now") -> Top:
-        """The labels that may have at least this share of the total, the largest first. None that has it is missing,
-        if its events are not in the overflow and `share` is at least epsilon.
+        """The labels that may have at least this share of the total, the largest first.
+
+        With `deterministic` none that has it is missing, if its events are not in the overflow and `share` is at least
+        epsilon. With `lattice` that is as likely as its intervals are right.
         """
         with self._lock:
             return self._windows.named(window).top(share)

@@ -46,7 +46,9 @@ class ServerCollector:
 
     def _answers(self) -> Slices:
         total = _counter(
-            "countless_count", "Largest published total; never decreases while the counter exists.", "counter"
+            "countless_count",
+            "Largest published total; decreases only when the counter is deleted, or the state restored.",
+            "counter",
         )
         lower = _gauge("countless_count_lower", "Lower bound of the true total.", "counter")
         upper = _gauge("countless_count_upper", "Upper bound of the true total.", "counter")
