@@ -1,5 +1,6 @@
 """Clients in forked children, whichever hooks run: nothing is counted twice, nothing lost, and no lock stays held."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -238,10 +239,42 @@ def test_fork_that_no_hook_and_no_page_show_is_noticed_by_the_pid(make: Make, mo
 def test_uwsgi_without_threads_is_named_in_the_log(
     unused_url: str, has_threads: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(has_threads=has_threads))
+    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(has_threads=has_threads, masterpid=lambda: 0))
     client = Client(Endpoint.parse(unused_url), None, "here")
     client.counter("hits").add(3)
     client.counter("hits").add(3)
     client.close(0)
     warnings = [record for record in caplog.records if "set enable-threads" in record.message]
     assert len(warnings) == 1 - has_threads
+
+
+def test_uwsgi_master_has_no_thread_before_a_call_waits(
+    unused_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker would wait for a thread that had the GIL at the fork."""
+    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(has_threads=1, masterpid=os.getpid))
+    before = set(enumerate_threads())
+    client = Client(Endpoint.parse(unused_url), None, "here", tmp_path)
+    for _ in range(3):
+        client.counter("hits").add()
+        client.counter("pages", family=True).labels(page="/a").inc()
+    assert set(enumerate_threads()) == before
+    assert [record.message for record in caplog.records if "call flush" in record.message] == caplog.messages
+    assert len(caplog.messages) == 1
+    assert not client.flush(0)
+    assert {thread.name for thread in set(enumerate_threads()) - before} == {"countless"}
+    client.close(0)
+
+
+def test_request_that_waits_in_the_uwsgi_master_starts_the_thread(
+    unused_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uwsgi", SimpleNamespace(has_threads=1, masterpid=os.getpid))
+    started: list[Client] = []
+    monkeypatch.setattr(Client, "_start", lambda self: started.append(self))
+    client = Client(Endpoint.parse(unused_url), None, "here")
+    client.counter("hits").add()
+    assert not started
+    assert not client.budget("tokens").take(wait=0.01)
+    assert started == [client]
+    client.close(0)

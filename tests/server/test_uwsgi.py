@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
+from shutil import copytree
 from threading import Thread
 
 import pytest
 
+import countless
 from support.service import Server, until
 from support.uwsgi import MODES, WORKERS, Response, Uwsgi
 
@@ -76,3 +78,23 @@ def test_workers_of_uwsgi_in_every_mode(
     quota: Server, tmp_path: Path, mode: str, threads: bool, state_dir: bool, before: int
 ) -> None:
     run_workers(quota, tmp_path, mode, threads, state_dir, before)
+
+
+def test_master_of_uwsgi_leaves_what_it_finds_in_the_state_dir_to_its_workers(server: Server, tmp_path: Path) -> None:
+    """A worker that it forks while a thread of it has the GIL would hang."""
+    with countless.connect(server.url, site="web", state_dir=tmp_path / "original") as client:
+        client.counter("hits").add(5)
+        copytree(tmp_path / "original", tmp_path / "state")  # as if the process had been killed
+        client.close()
+    server.kill()  # a thread that delivers would go on for ever
+    web = Uwsgi(tmp_path, server.url, "default", state_dir=tmp_path / "state")
+    try:
+        until(lambda: f"spawned uWSGI worker {WORKERS}" in web.log, "the workers")
+        assert len(list(Path(f"/proc/{web.process.pid}/task").iterdir())) == 1
+        server.start()
+        web.get()
+        until(lambda: server.inspect("hits")["known"] == 6, "the delivery")
+        until(lambda: len(list((tmp_path / "state").iterdir())) == 2, "the end of the delivery")
+        web.stop()
+    finally:
+        web.kill()

@@ -381,6 +381,7 @@ class Client(LocalState):
         """
         require_seconds("timeout", timeout)
         with self._lock:
+            self._start_postponed()
             if self._disabled or self._thread is None:
                 return True
             loop = self._loop
@@ -407,6 +408,7 @@ class Client(LocalState):
             watch.close()
         deadline = monotonic() + timeout
         with self._lock:
+            self._start_postponed()
             thread = self._thread
             self._leave()
         if thread is not None:

@@ -120,6 +120,12 @@ def warn_if_threads_do_not_run() -> None:
         log.warning("uWSGI threads off, counts delivered only during requests: set enable-threads")
 
 
+def in_uwsgi_master() -> bool:
+    """A worker that uWSGI forks while another thread has the GIL waits for that thread, which it does not have."""
+    uwsgi = sys.modules.get("uwsgi")
+    return uwsgi is not None and uwsgi.masterpid() == os.getpid()
+
+
 def _before() -> None:
     global _forking
     present_page()  # this may be a child that does not know it yet

@@ -81,6 +81,7 @@ class LocalState:
     def _new_incarnation(self) -> None:
         self._site_id = SiteId(self._site, new_incarnation(self._wall_clock()))
         self._thread: Thread | None = None
+        self._postponed = False  # there is something to deliver, and no thread yet
         self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
         self._loop = ClientLoop(
             self._site_id,
@@ -207,20 +208,17 @@ class LocalState:
     # Delivery
 
     def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        if self._thread is None and not self._closing:
-            self._start()
+        self._need_thread()
         self._loop.queue(key, messages)
 
     def _deliver_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
         if self._disabled:
             return
-        if self._thread is None and not self._closing:
-            self._start()
+        self._need_thread()
         self._loop.queue_family(key, messages)
 
     def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
-        if self._thread is None and not self._closing:
-            self._start()
+        self._need_thread()
         self._loop.queue_budget(Key(BUDGET, budget), items)
 
     def _connected_for(self, budget: Key) -> bool:
@@ -231,6 +229,23 @@ class LocalState:
 
     def _count_waiter(self, number: int) -> None:
         self._loop.waiters += number
+        if number > 0:
+            self._start_postponed()
+
+    def _need_thread(self) -> None:
+        """Soon; but in the master of uWSGI not before a call waits for an answer."""
+        if self._thread is not None or self._closing or self._postponed:
+            return
+        if forks.in_uwsgi_master():
+            self._postponed = True
+            log.warning("delivery postponed in the uWSGI master, a thread there may hang its workers: call flush")
+        else:
+            self._start()
+
+    def _start_postponed(self) -> None:
+        if self._postponed and not self._closing:
+            self._postponed = False
+            self._start()
 
     def _start(self) -> None:
         self._loop.open()

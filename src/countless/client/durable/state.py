@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from threading import RLock
 
+from countless.client import forks
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
@@ -112,8 +113,8 @@ class DurableState:
         self.start_recovery()
 
     def start_recovery(self) -> None:
-        """Deliver orphaned counts in the background, once in each process."""
-        if self._recovery is None:
+        """Deliver orphaned counts in the background, once in each process; in workers of uWSGI, not in its master."""
+        if self._recovery is None and not forks.in_uwsgi_master():
             self._recovery = OrphanRecovery(self._directory, self._open_transport, self._lock, self._sharded)
             self._recovery.start()
 
