@@ -17,7 +17,7 @@ from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.randomness import SeededRandom
-from countless.wire.frames import Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down, encode_frames
+from countless.wire.frames import VERSION, Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 COUNTERS_EACH = 10
 ALREADY = 100_000  # events at least, of each site and counter, before sites connect: a fleet in the middle of its run
@@ -54,7 +54,7 @@ class Conn:
         del self._in[: self._in.index(b"\r\n\r\n") + 4]
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.setblocking(False)
-        self.send([Hello(1, str(self.site_id.site), self.site_id.incarnation)])
+        self.send([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])
 
     @property
     def busy(self) -> bool:

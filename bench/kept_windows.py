@@ -17,7 +17,7 @@ from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import DownItem, Hello, Join, Leave
+from countless.wire.frames import VERSION, DownItem, Hello, Join, Leave
 from tools.tables import Table
 
 PAIRS = 1_000_000
@@ -74,7 +74,7 @@ async def running(path: Path, clock: Clock) -> AsyncIterator[tuple[SiteServer, f
 async def edge(server: SiteServer, clock: Clock, counters: int) -> float:
     """Seconds in which one site leaves the window of every counter, and all are closed, dropped and saved."""
     connection: Connection = Nowhere()
-    session = await server.on_hello(connection, Hello(1, "web", 1 << 60))
+    session = await server.on_hello(connection, Hello(VERSION, "web", 1 << 60))
     assert session is not None
     joins = [Join(f"{series(number)}@hour:{FIRST}", 0, 10) for number in range(counters)]
     server.on_frame(session, connection, list(joins), 0)

@@ -22,7 +22,7 @@ from bench.coordinator import Coordinator
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
-from countless.wire.frames import Hello, Join, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, encode_frames
 from tools.tables import Table
 
 SITES, COUNTERS, PROCESSES = 10_000, 1_000, 2
@@ -65,7 +65,7 @@ class Probe:
     def __init__(self, coordinator: Coordinator) -> None:
         coordinator.reader.request("POST", "/api/v1/counters", {"name": "probe", "scheme": "exact"})
         self._link = WebSocketConnection(Endpoint.parse(coordinator.url), None)
-        self._link.send(next(encode_frames([Hello(1, "probe", 1 << 60), Join("probe", 0, 0)])))
+        self._link.send(next(encode_frames([Hello(VERSION, "probe", 1 << 60), Join("probe", 0, 0)])))
         self._count = 0
         self._seen = 0
         self._changed = Condition()

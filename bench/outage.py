@@ -21,7 +21,7 @@ from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import HELLO_TIMEOUT_S
 from countless.core.messages import Snapshot, StartRound
 from countless.randomness import SeededRandom
-from countless.wire.frames import Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down
+from countless.wire.frames import VERSION, Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down
 from tools.tables import Table
 
 SITES, PROCESSES, DOWN_S = 5_000, 2, 15.0
@@ -67,7 +67,7 @@ class Site(fleet.Conn):
                 raise ConnectionResetError
             del self._in[: end + 4]
             self._upgraded = True
-            self.send([Hello(1, self.name, 1 << 60)])
+            self.send([Hello(VERSION, self.name, 1 << 60)])
         if self._upgraded:
             for payload in self._payloads():
                 self._answer(decode_down(payload), now)

@@ -30,7 +30,7 @@ WHEN_AND_REMEDY = {
     ),
     "ProtocolError": (
         "the other side violated the protocol",
-        "upgrade coordinators before clients; test a client of your own with [vectors](repo:design/wire.md)",
+        "use the same version on both sides; test a client of your own with [vectors](repo:design/wire.md)",
     ),
     "CounterRefused": (
         "the coordinator refuses a counter, but the program keeps counting",

@@ -16,7 +16,7 @@ from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
 from countless.server.storage.schema import SCHEMA
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import Hello, Join, UpItem, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, UpItem, encode_frames
 from support.commands import run_command
 from support.service import TIMEOUT_S, Server, environment
 
@@ -136,7 +136,7 @@ def test_watch_receives_changed_answers_only(server: Server) -> None:
     watch = server.reader.watch("quiet")
     assert next(watch)["estimate"] == 0
     frames: list[list[UpItem]] = [
-        [Hello(1, "x", 1), Join("quiet", 0, 0)],  # a site joins with zero events
+        [Hello(VERSION, "x", 1), Join("quiet", 0, 0)],  # a site joins with zero events
         [Report("quiet", 0, 0, 1)],  # and reports nothing new
         [Report("quiet", 0, 3, 2)],
     ]

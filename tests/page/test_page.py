@@ -15,7 +15,7 @@ import countless
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.server.http.page.assets import FOLDER
-from countless.wire.frames import Hello, Join, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, encode_frames
 from support.browser import SIZES, Window, event, window
 from support.page_state import populate
 from support.service import TIMEOUT_S, Server, until
@@ -141,7 +141,7 @@ def test_table_of_ten_thousand_sites_is_sorted_and_searched(chromium: Browser, t
 def test_silent_site_is_shown_with_the_time_of_its_last_frame(tab: Window, server: Server) -> None:
     page = tab.page
     link = WebSocketConnection(Endpoint.parse(server.url), None)
-    link.send(next(encode_frames([Hello(1, "<b>sleeper</b>", 1), Join("naps", 0, 5)])))
+    link.send(next(encode_frames([Hello(VERSION, "<b>sleeper</b>", 1), Join("naps", 0, 5)])))
     until(lambda: server.answer("naps")["estimate"] == 5, "the site has joined")
     page.goto(f"{server.url}/#/counter/naps")
     row = page.get_by_role("row", name="<b>sleeper</b>")

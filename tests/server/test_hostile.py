@@ -16,7 +16,7 @@ from countless.core.messages import Report
 from countless.server.settings import STATE_FILE
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
-from countless.wire.frames import MAX_FRAME_BYTES, Hello, Item, Join, Leave, Sync, SyncAck, encode_frames
+from countless.wire.frames import MAX_FRAME_BYTES, VERSION, Hello, Item, Join, Leave, Sync, SyncAck, encode_frames
 from support.raw_connection import close_reason, receive_until, send_text
 from support.service import TIMEOUT_S, Server, until
 
@@ -27,7 +27,7 @@ def frame(*items: Item) -> bytes:
     return next(encode_frames(items))
 
 
-HELLO = frame(Hello(1, "evil", 1))
+HELLO = frame(Hello(VERSION, "evil", 1))
 JOIN = frame(Join("hits", 0, 1))
 NO_HELLO, NOT_JOINED = "a connection begins with a hello", "has not joined"
 
@@ -128,7 +128,7 @@ def send_often(connection: WebSocketConnection, data: bytes) -> None:
 
 def test_client_that_never_reads_does_not_affect_others(server: Server) -> None:
     connection = connect(server)
-    connection.send(frame(Hello(1, "deaf", 1)))
+    connection.send(frame(Hello(VERSION, "deaf", 1)))
     requests = frame(*[Join("x" * 400, 99, 1)] * 400)  # each has a reply of the same size
     connection.socket.settimeout(0.2)
     with pytest.raises(ConnectionLost):  # TCP makes it wait, or the coordinator closes it
@@ -145,7 +145,7 @@ def test_short_lived_connections_leave_no_sessions(server: Server) -> None:
             continue
         connection = connect(server)
         if number % 3 == 1:
-            connection.send(frame(Hello(1, f"short-{number}", 1)))
+            connection.send(frame(Hello(VERSION, f"short-{number}", 1)))
         connection.abandon()
     check_served(server)
     until(lambda: not [site for site in server.sites() if site["site"].startswith("short")])
@@ -165,7 +165,7 @@ def test_bytes_that_are_not_http_do_not_affect_others(server: Server) -> None:
 def test_repeated_reconnects_of_one_incarnation_count_once(server: Server) -> None:
     for count in range(1, 30):
         connection = connect(server)
-        connection.send(frame(Hello(1, "again", 5), Join("again", 0, count), Sync(1)))
+        connection.send(frame(Hello(VERSION, "again", 5), Join("again", 0, count), Sync(1)))
         assert receive_until(connection, SyncAck(1))
         connection.abandon()
     assert 1 <= server.inspect("again")["known"] <= 29

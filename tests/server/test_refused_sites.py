@@ -11,7 +11,7 @@ from countless.server.refused_sites import FORGET_AFTER_S, MAX_ADDRESSES, Refuse
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
-from countless.wire.frames import Hello, encode_frames
+from countless.wire.frames import VERSION, Hello, encode_frames
 
 URL = "ws://127.0.0.1:2686/api/v1/site"
 
@@ -25,7 +25,7 @@ def test_refused_sites_are_listed_with_the_reason(tmp_path: Path) -> None:
 
         def connect(headers: dict[str, str]) -> None:
             with client.websocket_connect(URL, headers=headers) as site:
-                site.send_bytes(next(encode_frames([Hello(1, "other", 1)])))
+                site.send_bytes(next(encode_frames([Hello(VERSION, "other", 1)])))
                 site.receive_bytes()
 
         def reason(**headers: str) -> str:

@@ -32,9 +32,9 @@ class SiteServerHarness:
         self.store = store
         self.server = SiteServer(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
 
-    async def connect(self, site: str, incarnation: int = 1, version: int = VERSION) -> tuple[Session, FakeConnection]:
+    async def connect(self, site: str, incarnation: int = 1) -> tuple[Session, FakeConnection]:
         connection = FakeConnection()
-        session = await self.server.on_hello(connection, Hello(version, site, incarnation))
+        session = await self.server.on_hello(connection, Hello(VERSION, site, incarnation))
         assert session is not None
         return session, connection
 

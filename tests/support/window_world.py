@@ -22,6 +22,7 @@ from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
+    VERSION,
     DownItem,
     Hello,
     HelloAck,
@@ -229,7 +230,7 @@ class World:
     async def connect(self, site: ModelSite) -> None:
         self.disconnect(site)
         connection = LostConnection()
-        session = await self.harness.server.on_hello(connection, Hello(1, site.name, site.incarnation))
+        session = await self.harness.server.on_hello(connection, Hello(VERSION, site.name, site.incarnation))
         if session is None:
             [retired] = connection.received
             assert isinstance(retired, IncarnationRetired)

@@ -115,7 +115,7 @@ downs: st.SearchStrategy[DownItem] = st.one_of(
     ),
 )
 
-# For sites in other languages: these bytes are the protocol, version 1.
+# For sites in other languages: these bytes are the protocol.
 VECTORS: list[tuple[list[Item], str]] = [
     ([Hello(1, "web-1", 7)], "91 94 04 01 a5 77 65 62 2d 31 07"),
     ([Join("hits", 0, 3), Snapshot("hits", 0, 0)], "92 94 05 a4 68 69 74 73 00 03 94 01 a4 68 69 74 73 00 00"),

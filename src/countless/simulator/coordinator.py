@@ -103,8 +103,9 @@ class Service(Protocol):
 
 
 def unowned(servers: list[SiteServer]) -> str | None:
-    """All processes have tokens, so all memberships have owners, also those that were loaded."""
-    n = sum(server.sessions.used.joined.used(UNLIMITED) for server in servers)
+    """All processes have tokens, so what a process that is connected has joined belongs to one."""
+    sessions = [session for server in servers for session in server.sessions if session.connection is not None]
+    n = sum(session.joined for session in sessions if session.peer == UNLIMITED)
     return f"{n} memberships belong to no token" if n else None
 
 

@@ -14,8 +14,6 @@ from countless.core.random_source import RandomSource
 from countless.server.storage.base import (
     Changes,
     Config,
-    DayOfPeer,
-    Owned,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -107,12 +105,6 @@ class Disk:
 
     def load_families(self) -> dict[str, SavedFamily]:
         return self._store.load_families()
-
-    def load_owners(self) -> dict[Owned, str]:
-        return self._store.load_owners()
-
-    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
-        return self._store.load_tombstone_bytes()
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         return self._store.tombstones(site_id)

@@ -29,8 +29,6 @@ from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels, L
 from countless.wire.keys import MAX_NAME_CHARS, require_name
 
 VERSION = 3
-OLDEST_VERSION = 1  # that coordinators accept. Its `GeometricGrowth` has an alpha only
-LABEL_CAP_VERSION = 3  # from which on sites know `LabelCap`
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
 _MAX_HEADER_BYTES = 5  # of the longest array

@@ -188,15 +188,6 @@ def test_run_of_the_machine_is_unknown_without_a_boot_id(tmp_path: Path) -> None
     assert read_boot_id(tmp_path / "boot_id") == "01234567-89ab-cdef-0123-456789abcdef"
 
 
-def test_file_without_budgets_can_be_read_by_earlier_versions(tmp_path: Path) -> None:
-    file = CountFile.create(tmp_path, SITE)
-    file.allocate("hits")
-    assert file.path is not None
-    assert file.path.read_bytes()[8] == 1
-    granted(file, 1)
-    assert file.path.read_bytes()[8] == 2
-
-
 def test_budgets_beyond_a_chunk_are_found(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE)
     budgets = [BudgetId(f"{'x' * 200}-{number}") for number in range(300)]

@@ -22,7 +22,7 @@ from countless.server.cluster.log_store import Fenced, LogStore
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.wire.frames import Hello
+from countless.wire.frames import VERSION, Hello
 from support.site_server import FakeConnection
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ class Owner:
 
     async def connect(self, site: str) -> Stream:
         connection = FakeConnection()
-        session = await self.server.on_hello(connection, Hello(1, site, 1))
+        session = await self.server.on_hello(connection, Hello(VERSION, site, 1))
         assert session is not None
         self.streams[site] = Stream(session, connection)
         return self.streams[site]

@@ -16,6 +16,7 @@ from countless.server.sessions.frame_reader import ITEMS_PER_SLICE, MAX_SHORT_BY
 from countless.server.storage.base import StateStore
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
+    VERSION,
     DownItem,
     Hello,
     HelloAck,
@@ -122,7 +123,7 @@ class Shard:
 
     async def connect(self, name: str, incarnation: int = 1) -> FakeSite:
         site = FakeSite(self.broker, name)
-        await site.send(Hello(1, name, incarnation))
+        await site.send(Hello(VERSION, name, incarnation))
         await eventually(lambda: site.received or site.error, self.flush_all)
         await site.send(Join("hits", 0, 5), Sync(1))
         await self.flush_all()
@@ -186,14 +187,14 @@ async def test_lost_uplink_frame_closes_the_stream_and_the_site_can_reconnect(sh
 
 async def test_frame_of_an_unknown_stream_is_answered_with_a_request_for_a_hello(shard: Shard) -> None:
     site = FakeSite(shard.broker, "site")
-    await site.send(Hello(1, "site", 1), lost=True)  # it went to the previous owner
+    await site.send(Hello(VERSION, "site", 1), lost=True)  # it went to the previous owner
     await site.send(Sync(1))
     assert site.error == "stream closed by the coordinator: unknown stream, send a hello"
 
 
 async def test_site_cannot_use_the_subject_of_another_site(shard: Shard) -> None:
     site = FakeSite(shard.broker, "site")
-    await site.send(Hello(1, "another", 1))
+    await site.send(Hello(VERSION, "another", 1))
     await eventually(lambda: site.error, shard.flush_all)
     assert "uses the subject of another site" in str(site.error)
     assert shard.server.dropped["protocol"] == 1
@@ -223,7 +224,7 @@ async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_other
     assert shard.server.connection_count == 1
     assert shard.connections.debug_state().keys() == {"second"}
     third = await shard.connect("third")
-    assert third.received[0] == HelloAck(1, 30_000)
+    assert third.received[0] == HelloAck(VERSION, 30_000)
     await shard.connections.close("moved")
     assert second.error == third.error == "stream closed by the coordinator: moved"
     assert (shard.server.connection_count, shard.connections.debug_state()) == (0, {})
@@ -282,7 +283,7 @@ async def test_frames_of_a_site_that_wait_are_limited_and_those_of_its_neighbour
         other, site = await shard.connect("other"), FakeSite(shard.broker, "site")
         frames = 0
         store.pause()
-        await site.send(Hello(1, "site", 1))  # not answered before the store is read
+        await site.send(Hello(VERSION, "site", 1))  # not answered before the store is read
 
         async def send_another() -> None:
             nonlocal frames
@@ -330,7 +331,7 @@ async def test_one_site_has_its_share_of_the_connections() -> None:
 
 async def test_stream_that_is_closed_while_its_hello_waits_leaves_no_session(shard: Shard) -> None:
     site = FakeSite(shard.broker, "site")
-    await site.send(Hello(1, "site", 1))
+    await site.send(Hello(VERSION, "site", 1))
     await shard.connections.on_message(
         f"countless.up.{SHARD}.site.{site.downlink.rpartition('.')[2]}", encode_uplink(9, b"")
     )

@@ -42,13 +42,6 @@ WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
 SAVED = Changes({"hits": CounterFields(7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
 
-EARLIER_RECORD = (  # written by the first version
-    "95a36f6e65030001c495929197cd03e89194a46869747307a23132a1359294a468697473a377656201a13494a468697473a3"
-    "61707002c081a46869747385a5616c706861cb3f947ae147ae147ba564656c7461cb3fa999999999999aa6736368656d65a4"
-    "6175746fa9616476657273617279a86164617074697665a96c6162656c5f636170cd07d09194a468697473a361707002a135"
-    "91a36f6c6464cd01f4"
-)
-
 
 def new_counter(number: int) -> Changes:
     return Changes({"hits": CounterFields(number, number, 0)}, configs={"hits": CONFIG})
@@ -261,12 +254,3 @@ async def test_log_of_another_program_is_refused(jetstream: JetStreamContext) ->
     await jetstream.publish(log_subject(0), b"something else")
     with pytest.raises(StoreError, match="not written"):
         await take_over(jetstream, "one")
-
-
-async def test_record_of_the_first_version_is_read(jetstream: JetStreamContext) -> None:
-    await jetstream.publish(log_subject(0), bytes.fromhex(EARLIER_RECORD))
-    store = await take_over(jetstream, "new")
-    saved_state = PersistentState(7, 12, 5, ((SiteId("web", 1), 4),))
-    assert store.load() == {"hits": (Config(alpha=0.02), saved_state)}
-    assert store.tombstones(SiteId("app", 2)) == (("hits", 5),)
-    assert store.tombstone_horizon() == 500

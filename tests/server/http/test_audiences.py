@@ -12,7 +12,7 @@ from countless.server.app import build_app
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
-from countless.wire.frames import Hello, Join, Leave, Sync, SyncAck, UpItem, decode_down, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, Leave, Sync, SyncAck, UpItem, decode_down, encode_frames
 
 READS = [
     ("GET", "/api/v1/counters"),
@@ -72,11 +72,11 @@ def seen_by_readers(directory: Path, traffic: Callable[[Callable[..., None]], No
 
 
 def one_join(send: Callable[..., None]) -> None:
-    send(Hello(1, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2), Join(YEARS_LATER, 0, 7))
+    send(Hello(VERSION, "web", 1), Join("hits", 0, 40), Join("misses", 0, 2), Join(YEARS_LATER, 0, 7))
 
 
 def many_reports(send: Callable[..., None]) -> None:
-    send(Hello(1, "another-name", 7), Join("misses", 0, 0), Join("hits", 0, 0))
+    send(Hello(VERSION, "another-name", 7), Join("misses", 0, 0), Join("hits", 0, 0))
     for number in range(1, 41):
         send(Report("hits", 0, number, number))
     for number in range(41, 60):

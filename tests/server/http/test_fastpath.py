@@ -21,6 +21,7 @@ from countless.server.serve import Server, uvicorn_config
 from countless.server.settings import Settings
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
+    VERSION,
     DownItem,
     Hello,
     Join,
@@ -78,7 +79,7 @@ def transcript(url: str) -> list[list[DownItem] | str]:
     """What a coordinator sends to sites that do everything a site can do, right and wrong."""
     place = Endpoint.parse(url)
     link = WebSocketConnection(place, None)
-    send(link, Hello(1, "web", 1), Join("hits", 0, 0))
+    send(link, Hello(VERSION, "web", 1), Join("hits", 0, 0))
     for number in range(1, 51):  # a frame for each, as a busy site sends them
         send(link, Report("hits", 0, number, number))
     send(link, Sync(1))
@@ -95,7 +96,7 @@ def transcript(url: str) -> list[list[DownItem] | str]:
     received.append(close_reason(link))
     for frame in (b"\xc1", b"\x91" + b"\x00" * MAX_FRAME_BYTES):
         link = WebSocketConnection(place, None)
-        send(link, Hello(1, "other", 1), Sync(1))
+        send(link, Hello(VERSION, "other", 1), Sync(1))
         received.append(receive_until(link, SyncAck(1)))
         try:
             link.send(frame)

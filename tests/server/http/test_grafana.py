@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from countless.core.answer import State
 from countless.server.app import build_app
 from countless.server.settings import Settings
-from countless.wire.frames import Hello, Join, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, encode_frames
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "countless.json"
 ALERTS = Path(__file__).parents[3] / "deploy" / "prometheus" / "countless-alerts.yaml"
@@ -30,7 +30,7 @@ def real_metrics(directory: Path) -> dict[str, set[str]]:
         assert client.get("/metrics", headers={"x-forwarded-for": "192.0.2.1"}).status_code == 401
         with client.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
             site.send_bytes(
-                next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3), Join("visits@hour:490000", 0, 1)]))
+                next(encode_frames([Hello(VERSION, "web", 1), Join("hits", 0, 3), Join("visits@hour:490000", 0, 1)]))
             )
             site.receive_bytes()
             text = client.get("/metrics").text

@@ -18,6 +18,7 @@ from countless.errors import CounterRefused, ProtocolError
 from countless.server.sessions.site_server import CLOCK_READINGS
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import (
+    VERSION,
     CounterRejected,
     DownItem,
     Hello,
@@ -56,7 +57,7 @@ async def test_incarnation_beyond_max_sites_is_rejected() -> None:
             session, connection = await harness.connect(name)
             await harness.send(session, connection, Join("hits", 0, 1))
         with pytest.raises(ProtocolError, match="2 sites already"):
-            await harness.server.on_hello(FakeConnection(), Hello(1, "c", 1))
+            await harness.server.on_hello(FakeConnection(), Hello(VERSION, "c", 1))
         await harness.connect("b")  # a known incarnation may reconnect
 
 
@@ -119,7 +120,7 @@ async def test_incarnation_whose_tombstone_may_be_dropped_is_told_a_least_number
 
         async def answer() -> list[DownItem]:
             connection = FakeConnection()
-            assert await harness.server.on_hello(connection, Hello(1, "a", incarnation)) is None
+            assert await harness.server.on_hello(connection, Hello(VERSION, "a", incarnation)) is None
             return connection.received
 
         session, connection = await harness.connect("a", incarnation)
@@ -160,7 +161,7 @@ async def test_incarnation_that_spent_of_a_budget_expires_too() -> None:
             await harness.advance(61)
         assert harness.server.budgets.losses.retired(session.site_id)
         connection = FakeConnection()
-        assert await harness.server.on_hello(connection, Hello(1, "a", first_of(5))) is None
+        assert await harness.server.on_hello(connection, Hello(VERSION, "a", first_of(5))) is None
         assert connection.received == [IncarnationExpired(first_of(6))]
 
 
@@ -199,7 +200,7 @@ def test_connection_beyond_max_connections_is_rejected_and_others_continue(serve
 def flood(server: Server, name: str, number: int) -> WebSocketConnection:
     """A site that sends so many reports at once."""
     link = WebSocketConnection(Endpoint.parse(server.url), None)
-    link.send(next(encode_frames([Hello(1, name, 1), Join(name, 0, 0)])))
+    link.send(next(encode_frames([Hello(VERSION, name, 1), Join(name, 0, 0)])))
     reports: list[UpItem] = [Report(name, 0, count, count) for count in range(1, number + 1)]
     for start in range(0, number, 100):
         link.send(next(encode_frames(reports[start : start + 100])))
@@ -233,7 +234,7 @@ def test_site_that_is_throttled_delays_no_other(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_counter_beyond_max_counters_is_rejected_with_a_reason(server: Server) -> None:
     link = WebSocketConnection(Endpoint.parse(server.url), None)
-    link.send(next(encode_frames([Hello(1, "greedy", 1), *(Join(f"g{n}", 0, 1) for n in range(9)), Sync(1)])))
+    link.send(next(encode_frames([Hello(VERSION, "greedy", 1), *(Join(f"g{n}", 0, 1) for n in range(9)), Sync(1)])))
     items = receive_until(link, SyncAck(1))
     refused = [item for item in items if isinstance(item, CounterRejected)]
     assert refused

@@ -17,7 +17,7 @@ from countless.server.http.access.revocation import until_revoked
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import digest, new_token
-from countless.wire.frames import Hello, Join, decode_down, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, decode_down, encode_frames
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
@@ -82,7 +82,7 @@ def test_site_is_disconnected_when_its_token_is_revoked(tmp_path: Path, monkeypa
 
         with connect("web") as web, connect("app") as other:
             for number, site in enumerate((web, other)):
-                site.send_bytes(next(encode_frames([Hello(1, f"site-{number}", 1), Join("hits", 0, 3)])))
+                site.send_bytes(next(encode_frames([Hello(VERSION, f"site-{number}", 1), Join("hits", 0, 3)])))
                 decode_down(site.receive_bytes())
             assert store.revoke("web") == 1
             with pytest.raises(WebSocketDisconnect) as ended:

@@ -15,7 +15,7 @@ from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.token_file import SCOPES
-from countless.wire.frames import Hello, Join, decode_down, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, decode_down, encode_frames
 from support.service import TIMEOUT_S
 
 PUBLIC = {"counter", "estimate", "lower", "upper", "state", "as_of", "per"}
@@ -145,7 +145,7 @@ def test_other_machines_are_rejected_by_an_open_coordinator(tmp_path: Path) -> N
 
 def test_read_scope_sees_the_answer_and_no_more(local: TestClient) -> None:
     with local.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
-        site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join("hits", 0, 3)])))
+        site.send_bytes(next(encode_frames([Hello(VERSION, "web", 1), Join("hits", 0, 3)])))
         decode_down(site.receive_bytes())
         listed, read = local.get("/api/v1/counters").json()["counters"], local.get("/api/v1/counters/hits").json()
         assert set(read) == PUBLIC

@@ -22,7 +22,7 @@ from countless.server.http.history.history import Recorder
 from countless.server.http.page.counter_view import CounterView
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.wire.frames import Hello, Join, decode_down, encode_frames
+from countless.wire.frames import VERSION, Hello, Join, decode_down, encode_frames
 from support.site_server import site_server
 
 NOW = 1_800_000_600.0
@@ -169,7 +169,9 @@ def test_worst_state_of_the_series_is_that_of_the_sum() -> None:
 
 def test_routes_answer_for_the_sum_and_the_top(local: TestClient) -> None:
     with local.websocket_connect("ws://127.0.0.1:2686/api/v1/site") as site:
-        site.send_bytes(next(encode_frames([Hello(1, "web", 1), Join(A, 0, 45), Join(B, 0, 4), Join(OVERFLOW, 0, 1)])))
+        site.send_bytes(
+            next(encode_frames([Hello(VERSION, "web", 1), Join(A, 0, 45), Join(B, 0, 4), Join(OVERFLOW, 0, 1)]))
+        )
         decode_down(site.receive_bytes())
         listed = local.get("/api/v1/counters").json()["counters"]
         names = {each["counter"]: each["estimate"] for each in listed}

@@ -10,6 +10,7 @@ from countless.server.sessions.budgets import losses as budget_losses
 from countless.server.sessions.budgets.periods import MAX_ENDED, MAX_OPEN_PERIODS
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
+    VERSION,
     BudgetLeave,
     BudgetLeaveAck,
     BudgetRejected,
@@ -162,7 +163,7 @@ async def test_retired_incarnation_is_given_up_and_its_successor_hands_in_what_i
         successor = await Site(harness, "web", 2).connect()
         assert harness.server.budgets.get("tokens").usage.leaked == 10
         late = FakeConnection()
-        assert await harness.server.on_hello(late, Hello(1, "web", 1)) is None
+        assert await harness.server.on_hello(late, Hello(VERSION, "web", 1)) is None
         assert late.received == [IncarnationRetired(())]
         for _ in range(2):
             assert await successor.send(BudgetLeave(TOKENS, 1, 4)) == [BudgetLeaveAck(TOKENS, 1)]

@@ -28,7 +28,7 @@ from countless.wire.families import (
     FamilySync,
     KnownLabels,
 )
-from countless.wire.frames import BudgetLeave, CounterRejected, Hello, IncarnationRetired, Join
+from countless.wire.frames import VERSION, BudgetLeave, CounterRejected, Hello, IncarnationRetired, Join
 from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
@@ -97,7 +97,7 @@ async def test_site_that_left_is_acknowledged_again_and_one_whose_report_was_los
         assert harness.server.families.by_name["pages"].published_answer[:3] == (5, 5, 5)
         harness.server.on_disconnect(*web)
         again = FakeConnection()
-        assert await harness.server.on_hello(again, Hello(1, "web", 1)) is None
+        assert await harness.server.on_hello(again, Hello(VERSION, "web", 1)) is None
         assert again.received == [KnownLabels("pages", 0, True, ()), IncarnationRetired(())]
 
 
@@ -112,7 +112,7 @@ async def test_retired_incarnation_is_told_what_is_known_of_each_label() -> None
         await harness.server.flush()
         assert known(harness) == {'{p="a"}': 5, "": 2}
         returning = FakeConnection()
-        assert await harness.server.on_hello(returning, Hello(1, "web", 1)) is None
+        assert await harness.server.on_hello(returning, Hello(VERSION, "web", 1)) is None
         assert returning.received == [KnownLabels("pages", 8, False, (("", 2), ('{p="a"}', 5))), IncarnationRetired(())]
 
 

@@ -23,7 +23,7 @@ from countless.wire.families import (
     FamilySteps,
     KnownLabels,
 )
-from countless.wire.frames import CounterRejected, Hello, IncarnationRetired, Join, KnownCounts, Sync, SyncAck
+from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, KnownCounts, Sync, SyncAck
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 HOUR = 3600.0
@@ -189,7 +189,7 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         expected = [(0, 0, "closed"), (1, 1, "incomplete"), (2, 1, "open")]
         assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).windows()] == expected
         returning = FakeConnection()
-        assert await harness.server.on_hello(returning, Hello(1, "web", 1)) is None
+        assert await harness.server.on_hello(returning, Hello(VERSION, "web", 1)) is None
         known = KnownLabels(name(1), 7, False, (("{p=a}", 5), ("{p=b}", 2)))
         assert returning.received == [known, IncarnationRetired((("pages@hour", FIRST + 1),))]
     async with site_server(store, wall_clock=clock) as harness:

@@ -21,7 +21,7 @@ from support.site_server import FakeConnection, SiteServerHarness, site_server
     [
         [Report("hits", 0, 5, 1)],
         [Join("hits", 0, 1), Report("hits", 3, 5, 1)],
-        [Join("hits", 0, 1), Hello(1, "b", 1)],
+        [Join("hits", 0, 1), Hello(VERSION, "b", 1)],
         [Leave("hits", 0, 1)],
     ],
     ids=["report before join", "report of a later round", "second hello", "leave before join"],
@@ -33,7 +33,9 @@ async def test_invalid_items_are_protocol_errors(items: list[Any]) -> None:
             await harness.send(session, connection, *items)
 
 
-@pytest.mark.parametrize("hello", [Hello(VERSION + 1, "a", 1), Hello(0, "a", 1), Hello(1, "a", 1 << 63)])
+@pytest.mark.parametrize(
+    "hello", [Hello(VERSION + 1, "a", 1), Hello(VERSION - 1, "a", 1), Hello(VERSION, "a", 1 << 63)]
+)
 async def test_invalid_hellos_are_protocol_errors(hello: Hello) -> None:
     async with site_server() as harness:
         with pytest.raises(ProtocolError):
@@ -72,7 +74,7 @@ class Scenario:
             if kind == "reconnect":
                 connection = FakeConnection()
                 self._dishonest.pop(name, None)
-                session = await server.on_hello(connection, Hello(1, name, argument))
+                session = await server.on_hello(connection, Hello(VERSION, name, argument))
                 if session is not None:
                     self._dishonest[name] = session, connection
             elif kind == "send" and name in self._dishonest:

@@ -8,7 +8,7 @@ from countless.server.http.answers.operator_view import operator_answer
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
+from countless.wire.frames import VERSION, Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
 from support.site_server import FakeConnection, site_server
 
 OVERFLOW = 'hits{overflow="true"}'
@@ -56,7 +56,7 @@ async def test_overflow_series_keeps_its_counts_through_restart_timeout_and_reti
         assert harness.server.drop_site("web") == 1
         await harness.server.flush()
         again = FakeConnection()
-        assert await harness.server.on_hello(again, Hello(1, "web", 1)) is None
+        assert await harness.server.on_hello(again, Hello(VERSION, "web", 1)) is None
         assert again.received == [IncarnationRetired((("hits", 1), (series(1), 15), (series(2), 21)))]
 
 

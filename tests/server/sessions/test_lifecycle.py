@@ -5,7 +5,16 @@ import pytest
 from countless.core.answer import State
 from countless.core.messages import Snapshot, StartRound
 from countless.server.storage.base import Config
-from countless.wire.frames import Hello, IncarnationRetired, Join, KnownCounts, Sync, decode_down, encode_frames
+from countless.wire.frames import (
+    VERSION,
+    Hello,
+    IncarnationRetired,
+    Join,
+    KnownCounts,
+    Sync,
+    decode_down,
+    encode_frames,
+)
 from support.site_server import FakeConnection, site_server
 
 
@@ -58,7 +67,7 @@ async def test_unreachable_session_is_retired_when_a_new_incarnation_connects() 
         answer = harness.server.counter("hits").published_answer
         assert (answer.estimate, answer.sites, answer.silent) == (37, 1, ())
         connection = FakeConnection()
-        assert await harness.server.on_hello(connection, Hello(1, "a", 1)) is None
+        assert await harness.server.on_hello(connection, Hello(VERSION, "a", 1)) is None
         assert connection.received == [IncarnationRetired((("hits", 30),))]
 
 
@@ -72,7 +81,7 @@ async def test_process_with_thousands_of_counters_is_told_all_its_counts_in_fram
         await harness.advance(11)
         await harness.connect("a", 2)
         connection = FakeConnection()
-        assert await harness.server.on_hello(connection, Hello(1, "a", 1)) is None
+        assert await harness.server.on_hello(connection, Hello(VERSION, "a", 1)) is None
         items = [item for frame in encode_frames(connection.received) for item in decode_down(frame)]
         told = [
             pair for item in items if isinstance(item, (KnownCounts, IncarnationRetired)) for pair in item.known_counts

@@ -92,7 +92,10 @@ async def test_token_at_its_share_joins_nothing_more_and_what_it_has_joined_coun
         require_same_sums(harness)
     async with site_server(store, **LIMITS) as harness:
         used = [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1", "token 2")]
-        assert used == [0, 5, 4]
+        assert used == [9, 0, 0]  # it belongs to no token until its site connects
+        await connected(harness, "evil 1")
+        await connected(harness, "web", "token 2")
+        assert [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1", "token 2")] == [3, 2, 4]
         assert await connect(harness, "evil 0") is None  # it has left something, and continues as a new incarnation
         evil_again = await connected(harness, "evil 0", incarnation=2)
         assert await rejected(harness, evil_again, *(Join(name, 0, 9) for name in (*names[:3], "c4"))) == ["c4"]
@@ -142,7 +145,7 @@ async def test_periods_of_budgets_are_memberships_also_after_their_process_was_g
         assert await refused(harness, again, ask("keys/2")) == []
         require_same_sums(harness)
     async with site_server(store, **LIMITS) as harness:
-        assert [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1")] == [0, 5]
+        assert [harness.server.sessions.used.joined.used(peer) for peer in ("", "token 1")] == [8, 0]
         harness.server.budgets.delete("keys/*")
         assert harness.server.sessions.used.joined.total == 0
 

@@ -4,16 +4,19 @@ from typing import Any
 
 import pytest
 
+from countless.core.budget.messages import Ask, BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
+from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin, FamilyRejected
-from countless.wire.frames import CounterRejected, Hello, Join, Leave
+from countless.wire.frames import VERSION, CounterRejected, Hello, Join, Leave
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 
 async def connect(harness: SiteServerHarness, site: str, peer: str) -> tuple[Session, FakeConnection]:
     connection = FakeConnection()
-    session = await harness.server.on_hello(connection, Hello(1, site, 1), peer)
+    session = await harness.server.on_hello(connection, Hello(VERSION, site, 1), peer)
     assert session is not None
     return session, connection
 
@@ -82,3 +85,21 @@ async def test_windows_of_one_token_leave_room_for_others() -> None:
         await harness.advance(1)  # both are closed
         received = await harness.send(*first, joins[2])
         assert not any(isinstance(item, CounterRejected) for item in received)
+
+
+async def test_share_counts_from_zero_after_a_restart_and_the_limits_of_all_hold() -> None:
+    store = MemoryStore()
+    limits: dict[str, Any] = {"max_counters": 4, "max_share": 0.5}
+    counted = []
+    for run in range(3):
+        async with site_server(store, **limits) as harness:
+            if run == 0:
+                harness.server.budgets.create("keys/*", BudgetRule(5, max_names=4))
+            evil = await connect(harness, f"evil {run}", "token 1")
+            for each in range(4):
+                name = f"{run} {each}"
+                ask = Ask(BudgetId(f"keys/{name}", 0), 0, 1, 0, 0, 0, 1)
+                await harness.send(*evil, Join(f"c {name}", 0, 1), family(f"f {name}"), ask)
+            names = [name for name in harness.server.budgets.by_name if name != "keys/*"]
+            counted.append((len(harness.server.counters), len(harness.server.families.by_name), len(names)))
+    assert counted == [(2, 2, 2), (4, 4, 4), (4, 4, 4)]

@@ -1,14 +1,9 @@
 """What sites send, and a restart: counts are taken in once, and the published total does not fall."""
 
-from collections.abc import Sequence
-
 import pytest
 
 from countless.core.answer import State
-from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
-from countless.core.site import Site
-from countless.core.triggers import EveryNth, GeometricGrowth, Trigger
-from countless.randomness import SeededRandom
+from countless.core.messages import Report, Snapshot, StartRound
 from countless.server.storage.base import StateStore
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
@@ -20,7 +15,6 @@ from countless.wire.frames import (
     Join,
     Leave,
     LeaveAck,
-    UpItem,
 )
 from support.site_server import FakeConnection, site_server
 
@@ -94,32 +88,3 @@ async def test_counters_beyond_the_limits_are_rejected_and_their_messages_ignore
         received = await harness.send(c, connection_c, Join("three", 0, 1))
         assert [item.counter for item in received if isinstance(item, CounterRejected)] == ["three"]
         assert sorted(harness.server.counters) == ["one", "two"]
-
-
-async def test_site_of_an_older_version_gets_only_triggers_that_it_knows() -> None:
-    """Eight sites, half of them of version 1; two busy ones lend tolerance to the others. Every answer holds."""
-    async with site_server(alpha=0.1, scheme="deterministic") as harness:
-        sites, links, sent = {}, {}, {1: set[Trigger](), 2: set[Trigger]()}
-        names = ("1 busy", "2 busy", "1 a", "2 a", "1 b", "2 b", "1 c", "2 c")
-        for name in names:
-            links[name] = await harness.connect(name, version=int(name[0]))
-            await harness.server.flush()
-            assert links[name][1].received[0][0] == int(name[0])  # the version of the HelloAck
-            sites[name] = Site("hits", links[name][0].site_id, SeededRandom(1))
-
-        async def send(name: str, items: Sequence[UpItem]) -> None:
-            while items:
-                received = [
-                    i for i in await harness.send(*links[name], *items) if isinstance(i, SetTrigger | StartRound)
-                ]
-                sent[int(name[0])].update(message.trigger for message in received)
-                items = [reply for message in received for reply in sites[name].receive(message)]
-
-        for name in names:
-            await send(name, [Join("hits", 0, 0)])
-        for event in range(1, 6_000):
-            name = names[event % 2 if event % 6 else 2 + event // 6 % 6]
-            await send(name, sites[name].add())
-            assert harness.server.counter("hits").published_answer.contains(event)
-        assert all(trigger in (EveryNth(1), GeometricGrowth(0.1)) for trigger in sent[1])
-        assert any(isinstance(trigger, GeometricGrowth) and trigger.extra for trigger in sent[2])

@@ -15,6 +15,7 @@ from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
+    VERSION,
     CounterRejected,
     Hello,
     IncarnationRetired,
@@ -133,7 +134,7 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         assert lost == [(0, 3, 0), (1, 4, 1), (2, 0, 1), (3, 0, 1)]
         assert [str(each.state) for each in counter(harness).windows()] == ["closed", *["incomplete"] * 2, "open"]
         again = FakeConnection()
-        assert await harness.server.on_hello(again, Hello(1, "web", 1)) is None
+        assert await harness.server.on_hello(again, Hello(VERSION, "web", 1)) is None
         assert again.received == [IncarnationRetired((("requests@hour", FIRST + 1), (name(1), 4)))]
     async with site_server(store, wall_clock=clock) as harness:
         assert [each.lost for each in counter(harness).windows()] == [0, 1, 1, 1]

@@ -17,7 +17,7 @@ from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.save_health import SLOW_SAVE_S
 from countless.wire.families import FamilyJoin
-from countless.wire.frames import Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
+from countless.wire.frames import VERSION, Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
 from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import FullStore, PausedStore
@@ -70,7 +70,7 @@ async def test_answers_say_that_they_are_of_the_last_save_while_saves_fail() -> 
         with pytest.raises(StoreError, match="cannot be saved at present: database or disk is full"):
             await server.require_saved()
         with pytest.raises(StoreError):  # a process that is not known yet: its tombstones cannot be read
-            await server.on_hello(FakeConnection(), Hello(1, "b", 1))
+            await server.on_hello(FakeConnection(), Hello(VERSION, "b", 1))
         harness.time = 130.0
         assert [each.published_answer.state for each in shown] == [State.DEGRADED] * 3
         assert (watched.is_set(), server.behind_s, server.save_failures > 0) == (True, 30.0, True)
@@ -156,7 +156,7 @@ async def test_new_session_waits_for_the_save_that_hangs() -> None:
         harness.server.on_frame(session, connection, [Join("hits", 0, 1)], 10)
         await store.save_waits()
         second = FakeConnection()
-        opening = asyncio.create_task(harness.server.on_hello(second, Hello(1, "b", 1)))
+        opening = asyncio.create_task(harness.server.on_hello(second, Hello(VERSION, "b", 1)))
         await asyncio.sleep(0)
         assert not opening.done()
         store.resume()

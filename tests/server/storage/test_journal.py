@@ -1,7 +1,5 @@
 """Journal entries amount to what the same saves, one after the other, would have written."""
 
-import msgspec
-
 from countless.core.messages import SiteId
 from countless.server.storage.base import Changes, CounterFields
 from countless.server.storage.journal import Journal, Slice, decode_entry, encode_entry
@@ -19,11 +17,6 @@ def folded(*entries: Changes) -> Slice | None:
 def test_entry_is_decoded_as_encoded() -> None:
     changes = Changes({"x": CounterFields(2, 2.5, 2**70)}, {"x": {A: None, B: 2**70}}, deleted=["x"])
     assert decode_entry(encode_entry(changes)) == changes
-
-
-def test_entry_of_schema_2_is_decoded() -> None:
-    entry = msgspec.msgpack.encode(([("x", 3, 12.5, str(2**70))], [("x", "a", 1, 9), ("x", "b", 2**62, -1)]))
-    assert decode_entry(entry) == Changes({"x": CounterFields(3, 12.5, 2**70)}, {"x": {A: 9, B: None}})
 
 
 def test_last_entry_wins_and_rows_are_sorted() -> None:

@@ -22,11 +22,9 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
-    DayOfPeer,
     FamilyChanges,
     FamilyFields,
     MemberFields,
-    Owned,
     PeriodFields,
     SavedBudget,
     SavedFamily,
@@ -35,7 +33,6 @@ from countless.server.storage.base import (
     WindowFields,
     WindowKey,
     label_tombstone,
-    site_name,
     tombstone_of,
 )
 from countless.server.storage.memory_store import MemoryStore
@@ -280,31 +277,20 @@ def test_budgets_are_loaded_as_saved_and_a_deleted_one_starts_again(create: Crea
 
 
 @every_store
-def test_owners_are_loaded_as_saved_and_forgotten_when_there_is_none_any_more(create: Create) -> None:
-    store, hits, web = create(Clock()), Owned("counter", "hits"), Owned("site", site_name(WEB))
-    day = DayOfPeer(20_000, "token 1")
-    store.save(Changes(owners={hits: "token 1", web: "token 2"}, tombstone_bytes={day: 7}))
-    assert (store.load_owners(), store.load_tombstone_bytes()) == ({hits: "token 1", web: "token 2"}, {day: 7})
-    store.save(Changes(owners={hits: "", web: "token 1"}, tombstone_bytes={day: 0}))
-    assert (store.load_owners(), store.load_tombstone_bytes()) == ({web: "token 1"}, {})
-
-
-@every_store
 def test_families_are_loaded_as_saved_and_a_deleted_one_takes_its_tombstones_along(create: Create) -> None:
     store, rule = create(Clock()), FamilyRule("values", 0.01, 0.02)
     fields = FamilyFields(rule, 3, Steps(2**70, 5), 7, 2**80, 1)
     member = MemberFields(Steps(4, 2**66), 2**65)
     first = FamilyChanges(fields, {"a": 2**70, "": 1}, {WEB: member, OLD: member}, {WEB: {"a": 2**69}, OLD: {"a": 5}})
-    first.owners = {"a": "token 1"}
     store.save(Changes(families={"f": first, "g": FamilyChanges(fields)}))
     tombstones = {(tombstone_of("f"), OLD): 9, (label_tombstone("f", "a"), OLD): 5, (tombstone_of("ff"), OLD): 1}
     later = FamilyChanges(fields._replace(round=4), {"b": 1}, {OLD: None}, {WEB: {"b": 1}})
     store.save(Changes(families={"f": later}, tombstones=tombstones))
     saved = store.load_families()
     members = {WEB: SavedMember(*member, {"a": 2**69, "b": 1})}
-    assert saved["f"] == SavedFamily(fields._replace(round=4), {"a": 2**70, "": 1, "b": 1}, members, {"a": "token 1"})
+    assert saved["f"] == SavedFamily(fields._replace(round=4), {"a": 2**70, "": 1, "b": 1}, members)
     assert saved["f"].state.members == members
-    assert saved["g"] == SavedFamily(fields, {}, {}, {})
+    assert saved["g"] == SavedFamily(fields, {}, {})
     store.save(Changes(deleted_families=["f"], families={"f": FamilyChanges(fields)}))
-    assert store.load_families() == {"f": SavedFamily(fields, {}, {}, {}), "g": SavedFamily(fields, {}, {}, {})}
+    assert store.load_families() == {"f": SavedFamily(fields, {}, {}), "g": SavedFamily(fields, {}, {})}
     assert store.tombstones(OLD) == ((tombstone_of("ff"), 1),)

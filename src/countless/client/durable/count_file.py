@@ -9,8 +9,7 @@ The file is an array of 8-byte words in the byte order of the machine, in chunks
 A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, one that says whether it
 is of a family, and one that says whether the record is free: it can be used again, for a name that takes as many words.
 It is written last: from then on the record exists. No record crosses the end of a chunk, and a name word of zero ends
-the records of a chunk. The version is 2 from the first budget on, 3 from the first free record on, 4 from
-the first family on and 5 from the first shard on, so that an earlier Countless does not take the file for damaged.
+the records of a chunk. A file of another version is refused.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
 every record; then `generation`, whose last bit is the active slot, is incremented: one store.
@@ -44,7 +43,6 @@ SUFFIX = ".counts"
 VERSION = 5
 _MAGIC = int.from_bytes(b"countles", "little")
 _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
-_WITHOUT_BUDGETS, _WITH_BUDGETS, _WITH_FREE_RECORDS, _WITH_FAMILIES, _WITH_SHARDS = 1, 2, 3, 4, 5  # versions
 
 
 class CountFile:
@@ -133,7 +131,6 @@ class CountFile:
 
     def allocate_family(self, name: str) -> CounterRecord:
         """As `allocate`, for a family or one of its labels."""
-        self._raise_version(_WITH_FAMILIES)
         raw = name.encode()
         free = self._free_families.get(words_for(raw))
         if free:
@@ -149,7 +146,6 @@ class CountFile:
     def free_family(self, name: str) -> None:
         """As `free`, for a family or one of its labels."""
         record = self.families.pop(name)
-        self._raise_version(_WITH_FREE_RECORDS)
         record.words[record.at] |= IS_FREE
         self._free_families.setdefault(words_for(name.encode()), []).append(record)
 
@@ -159,12 +155,8 @@ class CountFile:
         self._free_record(record, record.words[record.at])
 
     def _free_record(self, record: CounterRecord, name_word: int) -> None:
-        self._raise_version(_WITH_FREE_RECORDS)
         record.words[record.at] = name_word | IS_FREE
         self._free_records.setdefault(words_of_name(name_word), []).append(record)
-
-    def _raise_version(self, version: int) -> None:
-        self._head[_VERSION] = max(version, self._head[_VERSION])
 
     def allocate_budget(self, budget: BudgetId, incarnation: int) -> BudgetRecord:
         """As `allocate`, for one period of a budget. A record that is free is used again."""
@@ -174,7 +166,6 @@ class CountFile:
             record = free.pop()
             record.name = budget.name
         else:
-            self._raise_version(_WITH_BUDGETS)
             record = BudgetRecord(budget.name, *self._reserve("budget", budget.name, BUDGET_NAME_OFFSET))
             self.budgets.append(record)
         record.words[record.at] = write_name(record.words, record.at + BUDGET_NAME_OFFSET, raw) | IS_BUDGET
@@ -209,7 +200,6 @@ class CountFile:
 
     def _allocate_shard(self, shard: int) -> CounterRecord:
         """Until the next generation its incarnation is that of the file."""
-        self._raise_version(_WITH_SHARDS)
         name = f"\n{shard}"
         record = CounterRecord(self, *self._reserve("shard", name, NAME_OFFSET))
         record.rebase(self.site_id.incarnation)
@@ -227,7 +217,7 @@ class CountFile:
 
     def _write_header(self, site_id: SiteId) -> None:
         head, raw = self._head, str(site_id.site).encode()
-        head[_VERSION], head[_INCARNATION] = _WITHOUT_BUDGETS, site_id.incarnation
+        head[_VERSION], head[_INCARNATION] = VERSION, site_id.incarnation
         head[_SITE] = write_name(head, _SITE + 1, raw)
         head[0] = _MAGIC
         self._file.used = _SITE + 1 + words_for(raw)
@@ -237,9 +227,10 @@ class CountFile:
         head = chunks[0] if chunks else None
         if head is None or head[0] != _MAGIC:
             raise StateError(f"{self.path} is not a file of counts, or is damaged: its beginning is missing")
-        if head[_VERSION] > VERSION:
-            newer = f"format {head[_VERSION]}, not up to {VERSION}"
-            raise StateError(f"{self.path} was written by a newer Countless ({newer})")
+        if head[_VERSION] != VERSION:
+            age = "a newer" if head[_VERSION] > VERSION else "an older"
+            formats = f"format {head[_VERSION]}, not {VERSION}"
+            raise StateError(f"{self.path} was written by {age} Countless ({formats}): run that version to deliver it")
         self.slot = head[_GENERATION] & 1
         site = self._require(read_name(head, _SITE, _SITE + 1), "the site's name")
         if head[_INCARNATION + self.slot] >= MAX_COUNT:

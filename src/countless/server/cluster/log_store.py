@@ -30,8 +30,6 @@ from countless.server.cluster.records import Body, Record, decode_body, decode_r
 from countless.server.storage.base import (
     Changes,
     Config,
-    DayOfPeer,
-    Owned,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -130,12 +128,6 @@ class LogStore:
 
     def load_families(self) -> dict[str, SavedFamily]:
         return self._replica.load_families()
-
-    def load_owners(self) -> dict[Owned, str]:
-        return self._replica.load_owners()
-
-    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
-        return self._replica.load_tombstone_bytes()
 
     def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
         return self._replica.tombstones(site_id)

@@ -1,6 +1,5 @@
 """The format of a shard's log: records of saved changes, split into parts if they are large."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from sys import intern
 from typing import TypeVar
@@ -16,11 +15,9 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
-    DayOfPeer,
     FamilyChanges,
     FamilyFields,
     MemberFields,
-    Owned,
     PeriodFields,
     SiteCounts,
     StoreError,
@@ -52,13 +49,11 @@ class SavedChanges(msgspec.Struct, array_like=True):
     tombstones: list[tuple[str, str, int, str]]  # counter, site, incarnation, count
     deleted: list[str]
     prune_before: int | None
-    budgets: bytes = b""  # `SavedBudgets` as JSON, where integers have no upper limit; empty: none has changed
-    windows: list[tuple[str, int, tuple[str, str, int, int] | None]] = []  # by counter and period
-    closed: list[str] = []
-    rules: dict[str, bytes] = {}  # `Config.windows` as JSON; a floor has no upper limit
-    families: bytes = b""  # `SavedFamilies` as JSON; empty: none has changed
-    tombstone_bytes: list[tuple[DayOfPeer, int]] = []
-    owners: list[tuple[Owned, str]] = []
+    budgets: bytes  # `SavedBudgets` as JSON, where integers have no upper limit; empty: none has changed
+    windows: list[tuple[str, int, tuple[str, str, int, int] | None]]  # by counter and period
+    closed: list[str]
+    rules: dict[str, bytes]  # `Config.windows` as JSON; a floor has no upper limit
+    families: bytes  # `SavedFamilies` as JSON; empty: none has changed
 
 
 class SavedBudgets(msgspec.Struct, array_like=True):
@@ -75,13 +70,12 @@ class SavedFamilyChanges(msgspec.Struct, array_like=True):
     labels: dict[str, int]
     members: list[tuple[str, int, MemberFields | None]]  # site, incarnation
     counts: list[tuple[str, int, dict[str, int]]]  # likewise
-    owners: dict[str, list[str]] = {}  # by peer: its labels
 
 
 class SavedFamilies(msgspec.Struct, array_like=True):
     families: list[SavedFamilyChanges]
     deleted: list[str]
-    dropped: list[str] = []
+    dropped: list[str]
 
 
 class Body(msgspec.Struct, array_like=True):
@@ -110,8 +104,6 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         changes.closed,
         {name: msgspec.json.encode(config.windows) for name, config in changes.configs.items() if config.windows},
         _encode_families(changes),
-        [*changes.tombstone_bytes.items()],
-        [*changes.owners.items()],
     )
 
 
@@ -147,7 +139,6 @@ def _encode_families(changes: Changes) -> bytes:
             family.labels,
             [(str(site), incarnation, member) for (site, incarnation), member in family.members.items()],
             [(str(site), incarnation, counts) for (site, incarnation), counts in family.counts.items()],
-            _by_owner(family.owners),
         )
         for name, family in changes.families.items()
     ]
@@ -164,15 +155,7 @@ def _decode_family(saved: SavedFamilyChanges) -> FamilyChanges:
             SiteId(site, number): {intern(label): n for label, n in counts.items()}
             for site, number, counts in saved.counts
         },
-        {intern(label): owner for owner, labels in saved.owners.items() for label in labels},
     )
-
-
-def _by_owner(owners: Mapping[str, str]) -> dict[str, list[str]]:
-    labels: dict[str, list[str]] = {}
-    for label, owner in owners.items():
-        labels.setdefault(owner, []).append(label)
-    return labels
 
 
 def from_saved(saved: SavedChanges) -> Changes:
@@ -199,8 +182,6 @@ def from_saved(saved: SavedChanges) -> Changes:
             for name, period, fields in saved.windows
         },
         closed=saved.closed,
-        tombstone_bytes=dict(saved.tombstone_bytes),
-        owners={owned: intern(owner) for owned, owner in saved.owners},
     )
     if saved.budgets:
         budgets = _decode_json(saved.budgets, SavedBudgets)

@@ -11,7 +11,7 @@ from countless.server.sessions.families.registry import FamilyRegistry
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.session_table import Session, group_of
-from countless.server.sessions.tombstone_shares import TombstoneShares
+from countless.server.sessions.shares import TombstoneShares
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.frames import CounterRejected, Join, Leave, LeaveAck
 

@@ -27,7 +27,7 @@ from countless.server.sessions.membership import Membership
 from countless.server.sessions.owed import FamilyKey, Owed, Request
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, SessionTable, group_of
-from countless.server.sessions.tombstone_shares import TombstoneShares
+from countless.server.sessions.shares import TombstoneShares
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 

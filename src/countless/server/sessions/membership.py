@@ -12,8 +12,7 @@ from countless.server.sessions.counter import Counter
 from countless.server.sessions.labels import family_of, is_overflow, overflow_home, overflow_site_id
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, group_of
-from countless.server.sessions.shares import Amounts
-from countless.server.sessions.tombstone_shares import TombstoneShares
+from countless.server.sessions.shares import Amounts, TombstoneShares
 from countless.wire.windows import shard_name
 
 

@@ -3,7 +3,6 @@
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from shlex import quote
 
@@ -16,7 +15,7 @@ from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
-from countless.server.storage.base import COUNTER, Config, CounterFields, Owned, WindowFields, WindowKey
+from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.keys import overflow_name, validate_name
 from countless.wire.windows import WindowName, parse_window, window_group
@@ -48,10 +47,9 @@ class CounterRegistry:
         self._pipeline = pipeline
         self._wall_clock = wall_clock
         self._series: Tally[str] = Tally()  # by counter: its labelled series
-        save_owner = partial(pipeline.pending.mark_owner, COUNTER)
-        self._shares: Shares[str] = Shares(settings.max_counters, settings.max_share, save_owner)
+        self._shares: Shares[str] = Shares(settings.max_counters, settings.max_share)
         most_windows = MAX_OPEN_PER_COUNTER * settings.max_counters
-        self._window_shares: Shares[str] = Shares(most_windows, settings.max_share, save_owner)
+        self._window_shares: Shares[str] = Shares(most_windows, settings.max_share)
 
     def get(self, name: str) -> AnyCounter:
         try:
@@ -68,7 +66,6 @@ class CounterRegistry:
         self,
         saved: Mapping[str, tuple[Config, PersistentState]],
         windows: Iterable[tuple[WindowKey, WindowFields]],
-        owners: Mapping[Owned, str],
     ) -> None:
         """Everything that a store has; windows in the order of their keys."""
         loaded = {
@@ -82,8 +79,6 @@ class CounterRegistry:
         for name, (config, state) in saved.items():
             if name not in opened:
                 self.add(loaded[name] if name in loaded else self._counter(name, config, state))
-            if owner := owners.get(Owned(COUNTER, name)):
-                (self._window_shares if name in opened else self._shares).load(name, owner)
 
     def add(self, counter: AnyCounter) -> None:
         """A counter that is new, or was loaded, with its open windows."""

@@ -16,7 +16,6 @@ from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.owed import Owed
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
-from countless.wire.frames import VERSION
 from countless.wire.windows import parse_window
 
 # Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
@@ -55,7 +54,7 @@ class Session:
         "_open_windows", "_used", "asked", "budgets", "connection",
         "connections", "delivered", "families", "free_at", "ignored", "inherited", "labels", "labels_limited",
         "last_seen", "left", "memberships", "owed", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable",
-        "version", "windows_left"
+        "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float, used: Used) -> None:
@@ -63,7 +62,6 @@ class Session:
         self._used = used
         self.connection: Connection | None = None
         self.peer = UNLIMITED  # who opened the connection: see `shares.py`
-        self.version = VERSION  # of the protocol, on this connection
         self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
         self.left: set[str] = set()  # what it left with its count: a repeated Leave is acknowledged again
         self.inherited = False  # who delivers on this connection has not counted that

@@ -1,15 +1,20 @@
 """What one peer may use of a limit that all share.
 
 A peer is a token of scope site, or a site that connects through a broker. Without a limit of its own, one of them could
-use up `max_sites`, `max_counters` or `max_connections`, and no other could count any more. What is kept over a restart
-is saved with its owner: otherwise a peer could use its share again after each restart.
+use up `max_sites`, `max_counters` or `max_connections`, and no other could count any more. Who uses what is not saved:
+after a restart everything that was loaded belongs to nobody until its site connects again. The limits that all share
+hold over restarts.
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
+from countless.core.messages import SiteId
+from countless.errors import InvalidParameter
+
 UNLIMITED = ""  # the peer of an operator
+DAY_S = 86_400
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -63,7 +68,7 @@ class Amounts:
 
 
 class Shares(Generic[Key]):
-    """Which peer uses what, and whether it may use more. `save` is told every change of an owner.
+    """Which peer uses what, and whether it may use more.
 
     >>> names = Shares[str](limit=4, share=0.5)
     >>> names.add("hits", "token 1")
@@ -75,9 +80,8 @@ class Shares(Generic[Key]):
     False
     """
 
-    def __init__(self, limit: int, share: float, save: Callable[[Key, str], None] = lambda key, peer: None) -> None:
+    def __init__(self, limit: int, share: float) -> None:
         self.amounts = Amounts(limit, share)
-        self._save = save
         self._peers: dict[Key, str] = {}
 
     def __len__(self) -> int:
@@ -92,23 +96,66 @@ class Shares(Generic[Key]):
         return self.amounts.is_full(peer)
 
     def add(self, key: Key, peer: str) -> None:
-        if peer != self._peers.get(key, UNLIMITED):
-            self._save(key, peer)
-        self.load(key, peer)
-
-    def load(self, key: Key, peer: str) -> None:
-        """As it was saved."""
-        self._discard(key)
+        self.remove(key)
         self._peers[key] = peer
         self.amounts.add(peer, 1)
 
     def remove(self, key: Key) -> None:
-        if self._discard(key) != UNLIMITED:
-            self._save(key, UNLIMITED)
-
-    def _discard(self, key: Key) -> str:
         peer = self._peers.pop(key, None)
-        if peer is None:
-            return UNLIMITED
-        self.amounts.add(peer, -1)
-        return peer
+        if peer is not None:
+            self.amounts.add(peer, -1)
+
+
+def tombstone_bytes(site_id: SiteId, name: str) -> int:
+    """About what a tombstone takes on the disk: the names are in a row and in an index.
+
+    >>> tombstone_bytes(SiteId("checkout-6f7c9d5b8-x2x9q", 1), 'http_requests_total{route="/api/v1/items"}')
+    202
+    """
+    return 70 + 2 * (len(str(site_id.site).encode()) + len(name.encode()))
+
+
+class TombstoneShares:
+    """How much of the disk each peer may fill with tombstones, by day: a day is forgotten when its tombstones are.
+
+    A tombstone is kept for `remember_for`, and a peer can invent one incarnation after another. So what a peer has
+    caused is added up, and beyond its share it can join nothing that would leave another one. What it has joined before
+    is counted on, and gets its tombstone: nothing is lost or counted twice.
+
+    >>> shares = TombstoneShares(limit_mb=1, share=0.0002, wall_clock=lambda: 5 * DAY_S)
+    >>> shares.add("token 1", SiteId("a", 1), ["hits", "visits"])
+    >>> shares.is_full("token 1"), shares.is_full("token 2"), shares.largest
+    (False, False, 164)
+    """
+
+    def __init__(self, limit_mb: int, share: float, wall_clock: Callable[[], float]) -> None:
+        self._bytes = Amounts(limit_mb * 1_000_000, share)
+        self._wall_clock = wall_clock
+        self._by_day: dict[int, Tally[str]] = {}  # since 1970: bytes by peer
+
+    @property
+    def largest(self) -> int:
+        """Bytes, of the peer that has caused most."""
+        return self._bytes.largest
+
+    def is_full(self, peer: str) -> bool:
+        return self._bytes.is_full(peer)
+
+    def require_room(self, peer: str, parameter: str, name: str) -> None:
+        """Raise InvalidParameter if the peer must not join a counter, or a family, that it has not joined before."""
+        if self.is_full(peer):
+            allowed = "one that this process has used before: too many processes of its token have come and gone"
+            raise InvalidParameter(parameter, name, f"{allowed} (max_share of max_tombstone_mb)")
+
+    def add(self, peer: str, site_id: SiteId, names: Iterable[str]) -> None:
+        """The peer has caused these tombstones of a site, or will when it leaves."""
+        if peer != UNLIMITED:
+            size = sum(tombstone_bytes(site_id, name) for name in names)
+            self._by_day.setdefault(int(self._wall_clock() // DAY_S), Tally())[peer] += size
+            self._bytes.add(peer, size)
+
+    def forget(self, before: int) -> None:
+        """Tombstones of days that ended before this second are not kept any more."""
+        for day in [each for each in self._by_day if (each + 1) * DAY_S <= before]:
+            for peer, size in self._by_day.pop(day).items():
+                self._bytes.add(peer, -size)

@@ -38,27 +38,19 @@ from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
 from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, Used
-from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
-from countless.server.sessions.tombstone_shares import TombstoneShares
+from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
 from countless.server.sessions.windows.sweeps import WindowSweeps
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
 from countless.server.storage.base import (
-    BUDGET,
-    COUNTER,
-    GIVEN_UP,
-    SITE,
     Config,
-    Owned,
     StateStore,
-    site_name,
 )
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.server.turns import Turns
 from countless.wire.frames import (
-    OLDEST_VERSION,
     VERSION,
     BudgetLeave,
     DownItem,
@@ -95,7 +87,7 @@ class SiteServer:
         self.counters: dict[str, AnyCounter] = {}
         memberships = settings.max_memberships, settings.max_share
         self.sessions = SessionTable(
-            Shares(settings.max_sites, settings.max_share, self._save_peer),
+            Shares(settings.max_sites, settings.max_share),
             Used(Amounts(*memberships), Amounts(*memberships)),
         )
         self.planner = Planner()
@@ -125,9 +117,7 @@ class SiteServer:
             restore_wait=settings.wait_after_restore,
             max_share=settings.max_share,
         )
-        self.tombstones = TombstoneShares(
-            *(settings.max_tombstone_mb, settings.max_share, wall_clock, self._pipeline.pending.mark_tombstone_bytes)
-        )
+        self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self._family_registry = FamilyRegistry(families, lambda: self.names, settings, self._pipeline, wall_clock)
         self.families = Families(
@@ -157,8 +147,8 @@ class SiteServer:
         self.dropped["counter refused"] += 1
 
     def _recover(self) -> None:
-        now, saved, owners = self._clock(), self._store.load(), self._store.load_owners()
-        self._registry.load(saved, self._store.load_windows(), owners)
+        now, saved = self._clock(), self._store.load()
+        self._registry.load(saved, self._store.load_windows())
         for name, tracker in self._registry.trackers.items():
             for site_id, _ in saved[name][1].known:
                 client_name, client_id = client_key(name, site_id)
@@ -166,32 +156,11 @@ class SiteServer:
                 # One id object for all counters of a session: with thousands of them that saves memory.
                 session.join(client_name, session.site_id if client_id == site_id else site_id)
             self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
-        self.budgets.recover(self._store.load_budgets(), owners)
-        self.families.recover(self._store.load_families(), owners)
-        self.tombstones.load(self._store.load_tombstone_bytes())
+        self.budgets.recover(self._store.load_budgets())
+        self.families.recover(self._store.load_families())
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
-            if peer := owners.get(Owned(SITE, site_name(session.site_id))):
-                session.set_peer(peer)
-                self.sessions.shares.load(session.site_id, peer)
-        present = self._owned()
-        for owned in (each for each in owners if each not in present):  # in their order, so that a seed repeats
-            self._pipeline.pending.mark_owner(*owned, UNLIMITED)
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
-
-    def _owned(self) -> set[Owned]:
-        """All that may have an owner. Others were saved, too: of a site that had joined nothing, a window of a family
-        that has ended, and what a coordinator of an earlier version has deleted.
-        """
-        counters = {*self.counters, *self._registry.trackers, *self._family_registry.owned}
-        budgets = {name for name, budget in self.budgets.by_name.items() if budget.rule.template is not None}
-        sites = {site_name(session.site_id) for session in self.sessions}
-        given_up = {site_name(site_id) for site_id in self.budgets.losses.given_up}
-        kinds = {COUNTER: counters, BUDGET: budgets, SITE: sites, GIVEN_UP: given_up}
-        return {Owned(kind, name) for kind, names in kinds.items() for name in names}
-
-    def _save_peer(self, site_id: SiteId, peer: str) -> None:
-        self._pipeline.pending.mark_owner(SITE, site_name(site_id), peer)
 
     @property
     def recovering(self) -> bool:
@@ -312,10 +281,8 @@ class SiteServer:
 
         None: the incarnation is retired, or may have been. It was told so, and will start a new incarnation.
         """
-        if not OLDEST_VERSION <= hello.version <= VERSION:
-            raise ProtocolError(
-                f"protocol version {hello.version} is not supported: this coordinator has {OLDEST_VERSION} to {VERSION}"
-            )
+        if hello.version != VERSION:
+            raise ProtocolError(f"protocol version {hello.version} is not supported: this coordinator has {VERSION}")
         if hello.incarnation > MAX_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
         site_id = SiteId(hello.site, hello.incarnation)
@@ -351,7 +318,6 @@ class SiteServer:
             self._lifecycle.replace(session, session.connection)
         session.connection, session.last_seen = connection, self._clock()
         session.owed.note_progress()
-        session.version = hello.version
         if peer != session.peer:
             session.set_peer(peer)
             self.families.set_peer(session, peer)
@@ -363,7 +329,7 @@ class SiteServer:
             if other.unreachable:
                 self._lifecycle.retire_lost(other)
         heartbeat_ms = int(self.settings.silent_after * 1000 * HEARTBEAT_PER_TIMEOUT)
-        self._pipeline.send(connection, HelloAck(hello.version, heartbeat_ms))
+        self._pipeline.send(connection, HelloAck(VERSION, heartbeat_ms))
         return session
 
     def _require_room_for(self, session: Session, peer: str) -> None:

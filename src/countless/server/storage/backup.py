@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from countless.server.storage.base import StoreError, Token
 from countless.server.storage.problems import explained, is_read_only
-from countless.server.storage.schema import schema_version
+from countless.server.storage.schema import is_empty
 from countless.token_file import create_private, give_to_owner
 
 AUDIT_FILE = "audit.log"  # beside a state file that was in use
@@ -86,7 +86,7 @@ def part_of(target: Path) -> Path:
 def check(path: Path) -> None:
     """Raise StoreError unless this is a state file that can be read from its first page to its last."""
     with _opened(path) as database:
-        if schema_version(database, path) == 0:
+        if is_empty(database, path):
             raise StoreError(f"{path} is not a database of Countless")
         (found,) = database.execute("PRAGMA quick_check(1)").fetchone()
         _require_whole(path, database)

@@ -126,7 +126,6 @@ class SavedFamily(NamedTuple):
     fields: FamilyFields
     labels: dict[str, int]  # what is known of each label
     members: dict[SiteId, SavedMember]
-    owners: dict[str, str]  # of labels: the peer that each belongs to
 
     @property
     def state(self) -> FamilyState:
@@ -142,32 +141,6 @@ class FamilyChanges:
     labels: dict[str, int] = field(default_factory=dict)
     members: dict[SiteId, MemberFields | None] = field(default_factory=dict)
     counts: dict[SiteId, dict[str, int]] = field(default_factory=dict)
-    owners: dict[str, str] = field(default_factory=dict)  # of those labels that are new
-
-
-class Owned(NamedTuple):
-    """What belongs to a peer: see `shares.py`. Counters, families and windows have different names."""
-
-    kind: str
-    name: str
-
-
-COUNTER = "counter"  # or a family, or a window of one of them
-BUDGET = "budget"  # a name that follows a template
-SITE = "site"
-GIVEN_UP = "given up"  # a site of which a budget remembers this
-
-
-def site_name(site_id: SiteId) -> str:
-    """For `Owned`."""
-    return f"{site_id.incarnation} {site_id.site}"
-
-
-class DayOfPeer(NamedTuple):
-    """A day since 1970, and a peer: see `tombstone_shares.py`."""
-
-    day: int
-    peer: str
 
 
 @dataclass(slots=True)
@@ -192,12 +165,10 @@ class Changes:
     families: dict[str, FamilyChanges] = field(default_factory=dict)
     deleted_families: list[str] = field(default_factory=list)  # with their tombstones: see `tombstone_of`
     dropped_families: list[str] = field(default_factory=list)  # windows that are not kept any more: without tombstones
-    tombstone_bytes: dict[DayOfPeer, int] = field(default_factory=dict)  # 0: not kept any more
-    owners: dict[Owned, str] = field(default_factory=dict)  # empty: it belongs to no peer
 
     def __bool__(self) -> bool:
-        tombstones = self.tombstones or self.prune_before is not None or self.tombstone_bytes
-        rare = self.configs or tombstones or self.deleted or self.windows or self.owners
+        tombstones = self.tombstones or self.prune_before is not None
+        rare = self.configs or tombstones or self.deleted or self.windows
         budgets = self.budgets or self.periods or self.budget_sites or self.closed_periods or self.deleted_budgets
         families = self.families or self.deleted_families or self.dropped_families
         return bool(self.counters or self.counts or rare or budgets or families)
@@ -214,10 +185,6 @@ class StateStore(Protocol):
     def load_budgets(self) -> dict[str, SavedBudget]: ...
 
     def load_families(self) -> dict[str, SavedFamily]: ...
-
-    def load_owners(self) -> dict[Owned, str]: ...
-
-    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]: ...
 
     def save(self, changes: Changes) -> None:
         """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""

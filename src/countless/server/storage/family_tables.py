@@ -25,12 +25,6 @@ from countless.server.storage.base import (
 
 TABLES = ("family_labels", "family_sites", "family_counts")
 _DELETE_TOMBSTONES = "DELETE FROM gone WHERE counter = ? OR substr(counter, 1, ?) = ?"
-_SET_LABELS = """
-INSERT INTO family_labels
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-json_extract(value, '$[3]') FROM json_each(?) WHERE true
-ON CONFLICT (family, label) DO UPDATE SET count = excluded.count
-"""
 
 Execute = Callable[[str, Sequence[tuple[object, ...]]], None]  # a statement with all rows as one JSON text
 
@@ -60,12 +54,8 @@ def write_families(database: sqlite3.Connection, execute: Execute, families: Map
                 )
     execute(_insert("families", 9), [_family_row(name, family.fields) for name, family in families.items()])
     execute(
-        _SET_LABELS,
-        [
-            (name, label, str(n), family.owners.get(label, ""))
-            for name, family in families.items()
-            for label, n in family.labels.items()
-        ],
+        _insert("family_labels", 3),
+        [(name, label, str(n)) for name, family in families.items() for label, n in family.labels.items()],
     )
     execute(
         _insert("family_sites", 6),
@@ -92,12 +82,10 @@ def load_families(database: sqlite3.Connection) -> dict[str, SavedFamily]:
     for name, rule, number, label, total_step, slots, *rest in database.execute("SELECT * FROM families"):
         steps = Steps(int(label), int(total_step))
         saved[name] = SavedFamily(
-            FamilyFields(_parse_rule(name, rule), number, steps, slots, *(int(each) for each in rest)), {}, {}, {}
+            FamilyFields(_parse_rule(name, rule), number, steps, slots, *(int(each) for each in rest)), {}, {}
         )
-    for family, label, count, owner in database.execute("SELECT * FROM family_labels"):
+    for family, label, count in database.execute("SELECT * FROM family_labels"):
         saved[family].labels[intern(label)] = int(count)
-        if owner:
-            saved[family].owners[intern(label)] = intern(owner)
     counts: dict[tuple[str, SiteId], dict[str, int]] = {}
     for family, site, incarnation, label_step, total_step, total in database.execute("SELECT * FROM family_sites"):
         site_id = SiteId(site, incarnation)

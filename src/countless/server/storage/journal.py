@@ -17,14 +17,11 @@ from countless.server.storage.base import Changes, CounterFields, SiteCounts, pa
 
 MAX_BYTES = 1 << 25  # of entries, from which a fold begins: a restart reads twice as much in two seconds
 
-_Number = int | float | str  # this version writes text; files of schema 2 also have numbers
-_REMOVED = -1
-
 
 class Entry(msgspec.Struct, array_like=True):
-    counters: list[tuple[str, int, _Number, _Number]]  # name, round, published, departed
-    sites: list[tuple[str, str, int, _Number]]  # counter, site, incarnation, count
-    deleted: list[str] = []
+    counters: list[tuple[str, int, str, str]]  # name, round, published, departed
+    sites: list[tuple[str, str, int, str | None]]  # counter, site, incarnation, count; None: not a member any more
+    deleted: list[str]
 
 
 _decode = msgspec.msgpack.Decoder(Entry).decode
@@ -35,7 +32,7 @@ def encode_entry(changes: Changes) -> bytes:
         (name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()
     ]
     sites = [
-        (name, *site_id, _REMOVED if count is None else str(count))
+        (name, *site_id, None if count is None else str(count))
         for name, counts in changes.counts.items()
         for site_id, count in counts.items()
     ]
@@ -45,9 +42,9 @@ def encode_entry(changes: Changes) -> bytes:
 def decode_entry(data: bytes) -> Changes:
     entry, counts = _decode(data), SiteCounts()
     for name, site, incarnation, count in entry.sites:
-        counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count == _REMOVED else int(count)
+        counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count is None else int(count)
     counters = {
-        name: CounterFields(number, parse_total(str(total)), int(departed))
+        name: CounterFields(number, parse_total(total), int(departed))
         for name, number, total, departed in entry.counters
     }
     return Changes(counters, counts, deleted=entry.deleted)

@@ -1,10 +1,9 @@
 """A state store in dictionaries: the replica that a shard keeps of its log."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from threading import Lock
 from time import time
-from typing import TypeVar
 
 from countless.core.budget.messages import BudgetId
 from countless.core.coordinator import PersistentState
@@ -14,9 +13,7 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
-    DayOfPeer,
     FamilyChanges,
-    Owned,
     SavedBudget,
     SavedFamily,
     SavedPeriod,
@@ -26,9 +23,6 @@ from countless.server.storage.base import (
     tombstone_of,
 )
 from countless.wire.incarnations import second_of
-
-Key = TypeVar("Key")
-Value = TypeVar("Value", int, str)
 
 
 class MemoryStore:
@@ -42,8 +36,6 @@ class MemoryStore:
         self._counts: dict[str, dict[SiteId, int]] = {}
         self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by counter: final count, second it was set
         self._horizon = 0
-        self._tombstone_bytes: dict[DayOfPeer, int] = {}
-        self._owners: dict[Owned, str] = {}
         self._budgets: dict[str, SavedBudget] = {}
         self._windows: dict[str, dict[int, WindowFields]] = {}
         self._families: dict[str, FamilyChanges] = {}  # all changes so far; no member is None
@@ -72,14 +64,6 @@ class MemoryStore:
         with self._lock:
             return {name: _saved_family(family) for name, family in sorted(self._families.items())}
 
-    def load_owners(self) -> dict[Owned, str]:
-        with self._lock:
-            return dict(self._owners)
-
-    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
-        with self._lock:
-            return dict(self._tombstone_bytes)
-
     def save(self, changes: Changes) -> None:
         self.save_at(changes, int(self._wall_clock()))
 
@@ -102,8 +86,6 @@ class MemoryStore:
             self._save_families(changes)
             for (name, site_id), count in changes.tombstones.items():
                 self._tombstones.setdefault(site_id, {})[name] = (count, second)
-            _update(self._tombstone_bytes, changes.tombstone_bytes)
-            _update(self._owners, changes.owners)
             if changes.prune_before is not None:
                 self._prune(changes.prune_before)
             self._save_windows(changes)
@@ -146,7 +128,6 @@ class MemoryStore:
             stored = self._families.setdefault(name, FamilyChanges(family.fields))
             stored.fields = family.fields
             stored.labels.update(family.labels)
-            stored.owners |= family.owners
             for site_id, member in family.members.items():
                 if member is None:
                     stored.members.pop(site_id, None)
@@ -210,20 +191,10 @@ class MemoryStore:
                 for period, fields in windows.items()
             }
             snapshot[0].families = {name: _copy_family(family) for name, family in self._families.items()}
-            snapshot[0].tombstone_bytes, snapshot[0].owners = dict(self._tombstone_bytes), dict(self._owners)
             for site_id, rows in self._tombstones.items():
                 for name, (count, second) in rows.items():
                     snapshot.setdefault(second, Changes()).tombstones[name, site_id] = count
             return snapshot
-
-
-def _update(stored: dict[Key, Value], changes: Mapping[Key, Value]) -> None:
-    """Zero and empty values are not kept."""
-    for key, value in changes.items():
-        if value:
-            stored[key] = value
-        else:
-            stored.pop(key, None)
 
 
 def _copy(period: SavedPeriod) -> SavedPeriod:
@@ -236,7 +207,7 @@ def _is_of_family(family: str, tombstone: str) -> bool:
 
 def _copy_family(family: FamilyChanges) -> FamilyChanges:
     counts = {site_id: dict(each) for site_id, each in family.counts.items()}
-    return FamilyChanges(family.fields, dict(family.labels), dict(family.members), counts, dict(family.owners))
+    return FamilyChanges(family.fields, dict(family.labels), dict(family.members), counts)
 
 
 def _saved_family(family: FamilyChanges) -> SavedFamily:
@@ -245,4 +216,4 @@ def _saved_family(family: FamilyChanges) -> SavedFamily:
         for site_id, member in family.members.items()
         if member is not None
     }
-    return SavedFamily(family.fields, dict(family.labels), members, dict(family.owners))
+    return SavedFamily(family.fields, dict(family.labels), members)

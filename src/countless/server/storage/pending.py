@@ -20,12 +20,10 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
-    DayOfPeer,
     FamilyChanges,
     FamilyFields,
     MemberFields,
     MembershipKey,
-    Owned,
     PeriodFields,
     WindowFields,
     WindowKey,
@@ -119,7 +117,6 @@ class PendingChanges:
         self._changed_periods: dict[BudgetId, set[SiteId]] = {}
         self._changed_windows: dict[str, set[int]] = {}  # by counter with windows: periods; empty: only its own fields
         self._changed_families: dict[str, dict[SiteId | None, set[str]]] = {}  # by family and site: labels
-        self._label_owners: dict[str, dict[str, str]] = {}  # by family and label
         self._changes = Changes()
 
     @property
@@ -242,19 +239,6 @@ class PendingChanges:
 
     def _discard_family_marks(self, name: str) -> None:
         self._changed_families.pop(name, None)
-        self._label_owners.pop(name, None)
-        self._notify()
-
-    def mark_label_owner(self, family: str, label: str, peer: str) -> None:
-        """A label is new in a family, or window, and its count is marked as well."""
-        self._label_owners.setdefault(family, {})[label] = peer
-
-    def mark_owner(self, kind: str, name: str, peer: str) -> None:
-        self._changes.owners[Owned(kind, name)] = peer
-        self._notify()
-
-    def mark_tombstone_bytes(self, key: DayOfPeer, size: int) -> None:
-        self._changes.tombstone_bytes[key] = size
         self._notify()
 
     def prune_tombstones(self, before: int) -> None:
@@ -319,7 +303,6 @@ class PendingChanges:
         for name, sites in changed.items():
             family = self._families[name]
             changes.families[name] = _family_changes(family.fields(), family.coordinator, sites)
-            changes.families[name].owners = self._label_owners.pop(name, {})
             publications.append(family.publication(changes.families[name].labels))
             if family.windows is not None:
                 windowed[family.windows.name] = family.windows

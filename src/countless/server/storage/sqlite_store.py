@@ -22,8 +22,6 @@ from countless.server.storage.base import (
     Changes,
     Config,
     CounterFields,
-    DayOfPeer,
-    Owned,
     SavedBudget,
     SavedFamily,
     StoreError,
@@ -36,7 +34,7 @@ from countless.server.storage.budget_tables import load_budgets, write_budgets
 from countless.server.storage.family_tables import delete_families, drop_families, load_families, write_families
 from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
 from countless.server.storage.problems import damaged, explained
-from countless.server.storage.schema import SCHEMA, schema_version, upgrade
+from countless.server.storage.schema import create_tables, is_empty
 from countless.token_file import ensure_private
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 
@@ -76,10 +74,6 @@ INSERT OR REPLACE INTO windows
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
 json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]') FROM json_each(?)
 """
-_SET_OWNERS = """
-INSERT OR REPLACE INTO owners
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?)
-"""
 _REMOVE_WINDOW = "DELETE FROM windows WHERE counter = ? AND period = ?"  # IN would read all windows of the counter
 _PRUNE = """
 DELETE FROM gone WHERE (site, incarnation) IN
@@ -109,13 +103,14 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise StoreError(explained(path, error)) from None
         try:
-            outdated = schema_version(self._db, path) < SCHEMA
+            new = is_empty(self._db, path)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")  # what was sent must survive a power cut too
             self._db.execute(f"PRAGMA wal_autocheckpoint = {MAX_WAL_PAGES}")
-            if outdated:
-                with self._transaction():  # another process may have upgraded it meanwhile
-                    upgrade(self._db, schema_version(self._db, path))
+            if new:
+                with self._transaction():
+                    if is_empty(self._db, path):  # otherwise another process has created them meanwhile
+                        create_tables(self._db)
         except sqlite3.Error as error:
             self._db.close()
             raise StoreError(explained(path, error)) from None
@@ -207,16 +202,6 @@ class SqliteStore:
         with self._locked(), self._loading():
             return load_families(self._db)
 
-    def load_owners(self) -> dict[Owned, str]:
-        with self._locked(), self._loading():
-            rows = self._db.execute("SELECT kind, name, peer FROM owners")
-            return {Owned(kind, name): sys.intern(peer) for kind, name, peer in rows}
-
-    def load_tombstone_bytes(self) -> dict[DayOfPeer, int]:
-        with self._locked(), self._loading():
-            rows = self._db.execute("SELECT name, value FROM facts WHERE name GLOB 'tombstones *'").fetchall()
-            return {_parse_day_of_peer(name): size for name, size in rows}
-
     def save(self, changes: Changes) -> None:
         try:
             with self._transaction():
@@ -290,12 +275,6 @@ class SqliteStore:
             _SET_TOMBSTONES,
             [(*site_id, counter, str(count), now) for (counter, site_id), count in changes.tombstones.items()],
         )
-        self._execute(_SET_OWNERS, [(*owned, peer) for owned, peer in changes.owners.items() if peer])
-        unowned = [owned for owned, peer in changes.owners.items() if not peer]
-        self._db.executemany("DELETE FROM owners WHERE kind = ? AND name = ?", unowned)
-        sums = [(f"tombstones {day} {peer}", size) for (day, peer), size in changes.tombstone_bytes.items()]
-        self._db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", [each for each in sums if each[1]])
-        self._db.executemany("DELETE FROM facts WHERE name = ?", [(name,) for name, size in sums if not size])
         if changes.prune_before is not None:
             self._prune(changes.prune_before)
 
@@ -364,11 +343,6 @@ class SqliteStore:
 
 def _as_text(fields: CounterFields) -> tuple[int, str, str]:
     return fields.round, repr(fields.published), str(fields.departed)
-
-
-def _parse_day_of_peer(name: str) -> DayOfPeer:
-    _, day, peer = name.split(" ", 2)
-    return DayOfPeer(int(day), peer)
 
 
 def _parse_windows(counter: str, rule: str) -> WindowRule | None:

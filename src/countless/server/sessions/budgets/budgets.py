@@ -11,7 +11,6 @@ given up: its units come back (`rolling_units.py`).
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from countless.core.budget.amounts import MAX_AMOUNT
@@ -27,7 +26,7 @@ from countless.server.sessions.budgets.restore import BudgetRestore
 from countless.server.sessions.budgets.templates import Templates, is_template, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED
-from countless.server.storage.base import BUDGET, GIVEN_UP, Owned, SavedBudget, site_name
+from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
@@ -63,10 +62,9 @@ class Budgets:
         self._wall_clock = wall_clock
         self._max_share = max_share  # of the names of a template, for one peer
         self._restore = BudgetRestore(restore_wait, clock)
-        save_owner = partial(pipeline.pending.mark_owner, GIVEN_UP)
-        self.losses = BudgetLosses(self._find, self._dispatch, clock, sessions.used.joined, save_owner)
+        self.losses = BudgetLosses(self._find, self._dispatch, clock, sessions.used.joined)
 
-    def recover(self, saved: dict[str, SavedBudget], owners: Mapping[Owned, str]) -> None:
+    def recover(self, saved: dict[str, SavedBudget]) -> None:
         """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
 
         `BudgetRestore` says what happens if the state was restored from an older copy.
@@ -75,14 +73,13 @@ class Budgets:
             self.templates.add(name)
         for name, each in saved.items():
             budget = self._new(name, each.fields.rule, each.fields.first_period)
-            self._add(budget, owners.get(Owned(BUDGET, name), UNLIMITED))
+            self._add(budget)
             budget.load(each)
             for number, period in each.periods.items():
                 budget_id = BudgetId(name, number)
                 for site_id, site in period.sites.items():
                     if site.given_up:
-                        owner = owners.get(Owned(GIVEN_UP, site_name(site_id)), UNLIMITED)
-                        self.losses.load(site_id, budget_id, owner)
+                        self.losses.remember(site_id, budget_id)
                     else:
                         self._sessions.open(site_id, self._clock()).hold(budget_id)
                 if self._restore.active:
@@ -200,7 +197,7 @@ class Budgets:
             raise InvalidParameter("limit", rule.limit, allowed)
         if rule.template is not None:
             self._require_room(name)
-            self._drop_name(rule.template, name)
+            self.templates.drop_name(rule.template, name)
             rule = replace(rule, template=None)
             self.by_name[name] = budget
         self._set_rule(budget, rule)
@@ -257,12 +254,8 @@ class Budgets:
     def _remove(self, budget: BudgetPeriods) -> None:
         del self.by_name[budget.name]
         if budget.rule.template is not None:
-            self._drop_name(budget.rule.template, budget.name)
+            self.templates.drop_name(budget.rule.template, budget.name)
         self._pipeline.pending.mark_budget_deleted(budget.name, budget.periods)
-
-    def _drop_name(self, template: str, name: str) -> None:
-        if self.templates.drop_name(template, name) != UNLIMITED:
-            self._pipeline.pending.mark_owner(BUDGET, name, UNLIMITED)
 
     # Sites
 
@@ -331,8 +324,6 @@ class Budgets:
             return f"{template!r} has as many names as one token may use (max_share of max_names)"
         self._add(budget, peer)
         self._pipeline.pending.mark_budget(budget.name)
-        if peer != UNLIMITED:
-            self._pipeline.pending.mark_owner(BUDGET, budget.name, peer)
         return ""
 
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:

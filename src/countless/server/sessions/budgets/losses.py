@@ -8,7 +8,7 @@
 | rolling               | as above, until a lease and a window have passed  | the same; then it is forgotten           |
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 from countless.core.budget.coordinator import BudgetCoordinator
@@ -18,7 +18,6 @@ from countless.core.messages import SiteId
 from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED, Amounts
-from countless.server.storage.base import site_name
 
 MAX_GIVEN_UP = 1_000  # remembered in one period: older ones cannot hand in any more, and stay charged
 
@@ -33,26 +32,19 @@ class BudgetLosses:
         dispatch: Dispatch,
         clock: Callable[[], float],
         joined: Amounts,
-        save_owner: Callable[[str, str], None],
     ) -> None:
         self._find = find
         self._dispatch = dispatch
         self._clock = clock
         self._joined = joined
-        self._save_owner = save_owner
         # By incarnation: the periods in which it was given up, and the peer that each belongs to.
         self._given_up: dict[SiteId, dict[BudgetId, str]] = {}
 
-    def load(self, site_id: SiteId, budget: BudgetId, peer: str) -> None:
+    def remember(self, site_id: SiteId, budget: BudgetId, peer: str = UNLIMITED) -> None:
         """It was given up."""
+        self.forget(site_id, budget)
         self._given_up.setdefault(site_id, {})[budget] = peer
         self._joined.add(peer, 1)
-
-    def _remember(self, session: Session, budget: BudgetId) -> None:
-        self.forget(session.site_id, budget)
-        self.load(session.site_id, budget, session.peer)
-        if session.peer != UNLIMITED:
-            self._save_owner(site_name(session.site_id), session.peer)
 
     def forget(self, site_id: SiteId, budget: BudgetId) -> None:
         periods = self._given_up.get(site_id, {})
@@ -61,12 +53,6 @@ class BudgetLosses:
             self._joined.add(peer, -1)
         if peer is not None and not periods:
             del self._given_up[site_id]
-            if peer != UNLIMITED:
-                self._save_owner(site_name(site_id), UNLIMITED)
-
-    @property
-    def given_up(self) -> Collection[SiteId]:
-        return self._given_up.keys()
 
     def retired(self, site_id: SiteId) -> bool:
         """Whether this incarnation was given up in a period that is open: it must not ask again."""
@@ -97,7 +83,7 @@ class BudgetLosses:
     def _give_up(self, coordinator: BudgetCoordinator, session: Session) -> None:
         site_id = session.site_id
         outbox = coordinator.give_up(site_id)
-        self._remember(session, coordinator.budget)
+        self.remember(site_id, coordinator.budget, session.peer)
         forgotten = coordinator.given_up_beyond(MAX_GIVEN_UP)
         for each in forgotten:
             coordinator.forget(each)

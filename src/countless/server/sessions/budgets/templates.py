@@ -68,12 +68,10 @@ class Templates:
         self._names[template][name] = peer
         self._used[template, peer] += 1
 
-    def drop_name(self, template: str, name: str) -> str:
-        """The peer that used it first. It may be a name that is not in use."""
+    def drop_name(self, template: str, name: str) -> None:
+        """It may be a name that is not in use."""
         peer = self._names[template].pop(name, None)
-        if peer is None:
-            return UNLIMITED
-        self._used[template, peer] -= 1
-        if not self._used[template, peer]:
-            del self._used[template, peer]
-        return peer
+        if peer is not None:
+            self._used[template, peer] -= 1
+            if not self._used[template, peer]:
+                del self._used[template, peer]

@@ -26,8 +26,8 @@ from countless.server.sessions.families.session_labels import SessionLabels
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.owed import FamilyKey
 from countless.server.sessions.session_table import Session, SessionTable, group_of
-from countless.server.sessions.tombstone_shares import TombstoneShares
-from countless.server.storage.base import Owned, SavedFamily, label_tombstone, left_tombstone, tombstone_of
+from countless.server.sessions.shares import TombstoneShares
+from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import (
     FamilyJoin,
@@ -77,9 +77,9 @@ class Families:
     def get(self, name: str) -> AnyFamily:
         return self._registry.get(name)
 
-    def recover(self, saved: Mapping[str, SavedFamily], owners: Mapping[Owned, str]) -> None:
+    def recover(self, saved: Mapping[str, SavedFamily]) -> None:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
-        self._registry.load(saved, owners)
+        self._registry.load(saved)
         for name, family in saved.items():
             for site_id in family.members:
                 session = self._sessions.open(site_id, self._clock())

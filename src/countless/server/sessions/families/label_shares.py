@@ -12,11 +12,12 @@ A label is known in three places, and each of them is a part of what its peer us
 | it is counted for a member           | the peer of its site            | the site leaves or is retired           |
 | it is counted in a family, or window | the peer that reported it first | the window is dropped or family deleted |
 
-A label of a dropped window that stays in the counts of its family still belongs to the same peer.
+A label of a dropped window that stays in the counts of its family still belongs to the same peer. After a restart the
+labels that were loaded belong to nobody; those of a member, to the peer of its site, once that has connected.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby, islice
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ class Part(NamedTuple):
 
 
 class LabelShares:
-    """Bytes by peer. `save` is told the owner of each label that is new in a family, or window.
+    """Bytes by peer.
 
     >>> shares = LabelShares(limit_mb=1, share=0.5)
     >>> shares.add(Part("f", SiteId("web", 1)), "token 1", 500_000)
@@ -70,10 +71,7 @@ class LabelShares:
     (True, False)
     """
 
-    def __init__(
-        self, limit_mb: int, share: float, save: Callable[[str, str, str], None] = lambda family, label, peer: None
-    ) -> None:
-        self._save = save
+    def __init__(self, limit_mb: int, share: float) -> None:
         self.bytes = Amounts(limit_mb * 1_000_000, share)
         self._parts: dict[Part, dict[str, int]] = {}  # bytes, by peer
         self._peers: dict[str, list[str]] = {}  # by window: of each of its labels, in their order
@@ -121,16 +119,6 @@ class LabelShares:
     def add_labels(self, family: str, peer: str, labels: Iterable[str]) -> None:
         """Labels that a family, or window, did not know. They are given in the order of its counts."""
         labels = list(labels)
-        self._add_labels(family, peer, labels)
-        for label in labels if peer != UNLIMITED else ():
-            self._save(family, label, peer)
-
-    def load_labels(self, family: str, labels: Iterable[str], owners: Mapping[str, str]) -> None:
-        """As they were saved."""
-        for peer, group in groupby(labels, lambda label: owners.get(label, UNLIMITED)):
-            self._add_labels(family, peer, list(group))
-
-    def _add_labels(self, family: str, peer: str, labels: list[str]) -> None:
         self.add(Part(family), peer, label_bytes(labels))
         if parse_window(family) is not None:
             self._peers.setdefault(family, []).extend([peer] * len(labels))

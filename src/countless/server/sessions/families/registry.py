@@ -4,7 +4,6 @@ commit.
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from countless.core.family.rule import VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
@@ -15,7 +14,7 @@ from countless.server.sessions.families.windowed_family import AnyFamily, Window
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.settings import Settings
-from countless.server.storage.base import COUNTER, SITE, Owned, SavedFamily, site_name
+from countless.server.storage.base import SavedFamily
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.keys import validate_name
 from countless.wire.windows import WindowName, parse_window, shard_name, window_group
@@ -41,13 +40,12 @@ class FamilyRegistry:
         self._pipeline = pipeline
         self._wall_clock = wall_clock
         self._max_families = settings.max_counters
-        save_owner = partial(pipeline.pending.mark_owner, COUNTER)
-        self._shares = Shares[str](self._max_families, settings.max_share, save_owner)
+        self._shares = Shares[str](self._max_families, settings.max_share)
         most_windows = MAX_OPEN_PER_COUNTER * self._max_families
-        self._window_shares = Shares[str](most_windows, settings.max_share, save_owner)
-        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share, pipeline.pending.mark_label_owner)
+        self._window_shares = Shares[str](most_windows, settings.max_share)
+        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share)
 
-    def load(self, saved: Mapping[str, SavedFamily], owners: Mapping[Owned, str]) -> None:
+    def load(self, saved: Mapping[str, SavedFamily]) -> None:
         windows: dict[str, list[tuple[int, SavedFamily]]] = {}
         for name, each in saved.items():
             window = parse_window(name)
@@ -59,18 +57,9 @@ class FamilyRegistry:
             self.windowed[name].load(sorted(periods, key=lambda each: each[0]))
             self.trackers.update(self.windowed[name].trackers)
         for name, tracker in self.trackers.items():
-            self.label_shares.load_labels(name, tracker.coordinator.known, saved[name].owners)
+            self.label_shares.add_labels(name, UNLIMITED, tracker.coordinator.known)
             for site_id, member in tracker.coordinator.members():
-                peer = owners.get(Owned(SITE, site_name(site_id)), UNLIMITED)
-                self.label_shares.add(Part(name, site_id), peer, MEMBER_BYTES + label_bytes(member.counts))
-        for name in self.owned:
-            if owner := owners.get(Owned(COUNTER, name)):
-                (self._shares if name in self.by_name else self._window_shares).load(name, owner)
-
-    @property
-    def owned(self) -> set[str]:
-        """Families, and windows that are open."""
-        return {*self.by_name, *(each.name for family in self.windowed.values() for each in family.open.values())}
+                self.label_shares.add(Part(name, site_id), UNLIMITED, MEMBER_BYTES + label_bytes(member.counts))
 
     def _new(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> AnyFamily:
         if rule.windows is None:

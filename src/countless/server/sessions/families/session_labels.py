@@ -14,7 +14,6 @@ from countless.server.sessions.families.label_shares import LabelShares, Part, l
 from countless.server.sessions.session_table import Session
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import FamilyLabels, LabelCap
-from countless.wire.frames import LABEL_CAP_VERSION
 from countless.wire.keys import is_valid_name
 
 log = logging.getLogger("countless")
@@ -50,9 +49,8 @@ class SessionLabels:
 
     def _limit(self, session: Session, connection: Connection) -> None:
         """Events of further labels are in the overflow label, where they need no room."""
-        if session.version >= LABEL_CAP_VERSION:
-            session.labels_limited = True
-            self._pipeline.send(connection, LabelCap(0))
+        session.labels_limited = True
+        self._pipeline.send(connection, LabelCap(0))
         if self._clock() >= self._warn_at:
             self._warn_at = self._clock() + WARN_INTERVAL_S
             log.warning(
