@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from countless.demo.acts import ACTS, DAY_EVENTS, Band, bills, track
+from countless.demo.acts import DAY_EVENTS, FEEDBACK, Band, bills, track
+from countless.lab.arena.game import Adversary, Move, View
+from countless.randomness import SeededRandom
 from tools.tables import Table
 
 SITES, ALPHA, EVENTS, SEED = 1024, 0.01, 1_000_000, 1
@@ -11,9 +13,20 @@ NAMED = {"countless": "**Countless**", "a message for each event, as INCR": "a m
 NAMES = {"classical": "the classical randomised tracker (HYZ)", "countless": "Countless"}
 
 
+class Ordinary(Adversary):
+    """Bursts at random sites. It reacts to nothing."""
+
+    name = "ordinary"
+    must_beat = "hyz"
+
+    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
+        while True:
+            yield Move(rng.randbelow(view.sites), 1 + rng.randbelow(40))
+
+
 def main() -> Iterator[Table]:
     last: dict[str, list[Band]] = {name: [] for name in NAMES}
-    for adversary in ACTS.values():
+    for adversary in (Ordinary(), FEEDBACK):
         *_, bands = track(adversary, SITES, ALPHA, EVENTS, SEED)
         for band in bands:
             last[band.name].append(band)

@@ -155,5 +155,5 @@ def test_take_of_a_wrong_amount_exits_2_and_names_the_range(amount: str, message
 
 
 def test_take_without_a_coordinator_exits_75() -> None:
-    result = run("take", "acme/tokens", "--wait", "0.1", url="http://127.0.0.1:9")
+    result = run("take", "acme/tokens", "--timeout", "0.1", url="http://127.0.0.1:9")
     assert (result.returncode, "unreachable" in result.stderr) == (75, True), result.stderr

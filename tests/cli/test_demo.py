@@ -1,13 +1,15 @@
-"""`countless demo`: the classical tracker and ours from any seed; with `--keep` a real coordinator that is killed."""
+"""`countless demo`: a limit and a kill, the classical tracker and ours; with `--keep` a real coordinator is killed."""
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ from countless.demo.acts import Band
 from countless.demo.display import Display
 from countless.demo.fleet import Fleet
 from countless.demo.keep import ordinary
+from countless.demo.limit import GATEWAYS, KILLED, LIMIT, Shared, share_a_limit
+from countless.demo.processes import DemoFailed, Processes
 from support.commands import run_command
 from support.service import TIMEOUT_S, environment, until
 
@@ -32,18 +36,24 @@ SMALL = ["--sites", "4", "--processes", "2", "--alpha", "0.05", "--keep", "--pau
 def test_demo_tells_the_same_story_from_every_seed(seed: int, events: int) -> None:
     output = run_command("demo", "--seed", str(seed), "--events", str(events), COLUMNS="80").stdout
     assert "\x1b" not in output
-    assert len([line for line in output.splitlines() if line]) <= 20
+    assert len([line for line in output.splitlines() if line]) <= 24
+    titles = re.findall(r"^\d\. (\w+ \w+)", output, re.MULTILINE)
+    assert titles == ["3 gateways", "A rate", "A day"]
+    limits = dict(re.findall(r"^   (.+?) +([\d,]+ admitted, .*)$", output, re.MULTILINE))
+    assert limits == {
+        "sync every 100 ms": "10,300 admitted, 300 TOO MANY",
+        "countless": "10,000 admitted, exactly the limit",
+    }
     verdicts = re.findall(r"^   (classical|countless) .* worst error (\S+) x alpha: (\w+);", output, re.MULTILINE)
     assert [(name, verdict) for name, _, verdict in verdicts] == [
-        *(("classical", "inside"), ("countless", "inside")),
-        *(("classical", "OUTSIDE"), ("countless", "inside")),
+        ("classical", "OUTSIDE"),
+        ("countless", "inside"),
     ]
-    assert float(verdicts[2][1]) > 2
+    assert float(verdicts[0][1]) > 2
     bill = {name: counts for name, *counts in re.findall(r"^   (.*?)  +([\d,]+)  +([\d,]+)$", output, re.MULTILINE)}
     assert bill["a message for each event, as INCR"] == ["864,000,000", "1,000,000,000"]
     assert bill["a flush every 60 s"] == ["1,440,000", "1,666,667"]
     assert int(bill["countless"][1].replace(",", "")) < 250_000
-    assert "2,000 too many" in output
     next_line = r"^Next: (countless demo |make demo ARGS=')--keep --port (\d+).*http://127.0.0.1:\2/\)$"
     assert re.search(next_line, output, re.MULTILINE)
 
@@ -54,7 +64,7 @@ def test_demo_on_a_terminal_shows_both_trackers_side_by_side(columns: int) -> No
     display = Display(console, 0.01, frame_s=0)
     inside = Band("classical", 1_002_000, 1_000_000, 5000, 0.5, 0.9, broken=False)
     outside = Band("countless", 970_000, 1_000_000, 5000, 0.0, 3.5, broken=True)
-    with display.act(1, "ordinary traffic"):
+    with display.act():
         display.bands([inside, outside])
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
     assert any("classical" in line and "countless" in line for line in lines)
@@ -64,12 +74,46 @@ def test_demo_on_a_terminal_shows_both_trackers_side_by_side(columns: int) -> No
     assert re.fullmatch(r"·+━+█━+\[━+\|·+\]·+", pictures[1])
 
 
+def test_limit_is_met_exactly_although_a_gateway_is_killed() -> None:
+    """Three processes each; the killed one has admitted requests since, so it was started again."""
+    with Processes() as processes:
+        frames = list(share_a_limit(processes))
+    (killed, before), *_ = [(now[1], then[1]) for then, now in pairwise(frames) if now[1].killed and not then[1].killed]
+    assert 2 * sum(killed.admitted) >= LIMIT > 2 * sum(before.admitted)
+    synced, ours = frames[-1]
+    assert ours.admitted[KILLED] > killed.admitted[KILLED]
+    assert (len(ours.admitted), ours.over) == (GATEWAYS, 0)
+    assert synced.over > 0
+
+
+def test_demo_says_why_its_coordinator_did_not_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(DemoFailed, match="free to listen on"):
+        Processes(port=taken.getsockname()[1]).__enter__()
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_demo_on_a_terminal_shows_both_limits_side_by_side(columns: int) -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=columns)
+    display = Display(console, 0.01, frame_s=0)
+    with display.act():
+        display.limits(
+            [Shared("sync", (4000, 3300, 3000), killed=True), Shared("countless", (4000, 3300, 2700), True)], True
+        )
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue()).splitlines()  # type: ignore[attr-defined]
+    assert max(map(len, lines)) <= columns
+    assert any("300 TOO MANY" in line and "exactly the limit" in line for line in lines)
+    assert any(line.count("kill -9") == 2 for line in lines)
+
+
 def test_demo_stopped_by_a_signal_shows_the_cursor_again(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object) -> Iterator[list[Band]]:
         yield [Band("classical", 10, 10, 5, 0.5, 0.9, broken=False)] * 2
         signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setattr("countless.demo.acts.track", stopped)
+    shared = [Shared(name, (5, 5, 5), killed=False) for name in ("sync", "countless")]
+    monkeypatch.setattr("countless.demo.limit.share_a_limit", lambda _: iter([shared]))
+    monkeypatch.setattr("countless.demo.processes.Processes", nullcontext)
     handler = signal.getsignal(signal.SIGTERM)
     demo = run_command("demo", FORCE_COLOR="1")
     assert demo.returncode == 143

@@ -107,6 +107,22 @@ lab
 lab simulate --stream no-such
 lab attack --scheme no-such
 lab attack --backend local
+lab attack --tries 3
+lab attack --seconds 1
+lab attack --adversary search --tries 0
+lab report --jobs 0
+lab report --out /dev/null/report
+plan --slack 5%
+plan --budget 50M --rate 10000/s
+plan --events 1e9
+demo --processes 2
+demo --port 2690
+demo --keep --events 5000
+health --url ftp://127.0.0.1
+serve --tls-cert no-such.pem --tls-key no-such.pem
+take a --wait 3
+site forget --older-than soon
+token revoke '' --state-dir .
 serve --port 99999
 validate no-such.toml
 budget
@@ -135,9 +151,10 @@ token rotate --state-dir x
 @pytest.mark.parametrize("words", INVALID.strip().splitlines())
 def test_wrong_call_exits_2_with_one_line(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = run_command(*words.split())
+    result = run_command(*shlex.split(words))
     assert result.returncode == 2, (result.stdout, result.stderr)
     assert re.fullmatch(r"countless: .+\n", result.stderr)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_health_and_forget(server: Server) -> None:
     assert run("site", "forget", "--older-than", "30d", url=server.url).stdout == "0 removed\n"
     assert run("site", "forget", "unknown", url=server.url).stdout == "0 removed: there is no site 'unknown'\n"
     wrong = run("site", "forget", "--older-than", "long", url=server.url)
-    assert (wrong.returncode, "silent_for = 'long'" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "older-than = 'long'" in wrong.stderr) == (2, True)
 
 
 def test_validate_names_the_first_error(tmp_path: Path) -> None:
@@ -239,3 +239,18 @@ def test_validate_names_the_first_error(tmp_path: Path) -> None:
     file.write_text("alpha = 7\n")
     wrong = run("validate", str(file))
     assert (wrong.returncode, "alpha = 7" in wrong.stderr) == (2, True)
+
+
+def test_revoking_nothing_leaves_tokens_without_a_label(tmp_path: Path) -> None:
+    """As `countless token revoke "$LABEL"` in a shell where the variable isn't set."""
+    with Server(tmp_path):
+        assert run("token", "create", "read", "--state-dir", str(tmp_path)).returncode == 0
+    refused = run("token", "revoke", "", "--state-dir", str(tmp_path))
+    assert (refused.returncode, "a label, or the first digits of a hash" in refused.stderr) == (2, True)
+    assert "read\t" in run("token", "list", "--state-dir", str(tmp_path)).stdout
+
+
+def test_backup_does_not_advise_removing_a_directory(tmp_path: Path) -> None:
+    with Server(tmp_path):
+        refused = run("backup", str(tmp_path), "--state-dir", str(tmp_path))
+    assert (refused.returncode, refused.stderr) == (2, f"countless: {tmp_path} is not a file: choose another name\n")

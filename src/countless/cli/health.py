@@ -27,11 +27,14 @@ def health(
     It needs no token, and works with TLS. For containers and service
     managers.
     """
+    from countless.client.transport.endpoint import Endpoint
     from countless.probe import local_url, probe, probe_local
     from countless.server.settings import load_settings
 
     path = "/readyz" if ready else "/livez"
     settings = load_settings({}, file=config)
+    if url is not None:
+        url = Endpoint.parse(url).base
     try:
         status, text = probe(url, path) if url else probe_local(settings, path)
     except (OSError, HTTPException) as error:

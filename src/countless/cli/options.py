@@ -39,3 +39,11 @@ def require_at_most_one(**options: str | None) -> dict[str, str]:
     if len(given) > 1:
         raise typer.TyperException(f"give --{' or --'.join(given)}, and not both")
     return given
+
+
+def refuse_unused(context: typer.Context, used: str, *names: str) -> None:
+    """Fail if one of these options was given, although it has no effect in this call: it is used `used`."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.TyperException(f"--{name} is used {used}")

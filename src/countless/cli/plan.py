@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from countless.cli.numbers import events_per_second, number_of_events, number_of_units, share
-from countless.cli.options import Json
+from countless.cli.options import Json, refuse_unused
 from countless.core.budget.amounts import require_amount, require_slack
 from countless.errors import InvalidParameter
 from countless.lab.simulation.baselines import flush_messages_of_trace
@@ -63,10 +63,15 @@ def plan(
     ] = None,
     events: Annotated[str | None, typer.Option(help="With --zipf: price this many events, such as 1e9.")] = None,
     as_json: Json = False,
+    *,
+    context: typer.Context,
 ) -> None:
     """Compare schemes for a fleet, or price a budget, before deploying it."""
     if budget is not None:
+        others = ("alpha", "delta", "eta", "adversary", "rate", "trace", "zipf", "events")
+        refuse_unused(context, "only without --budget", *others)
         return _plan_budget(number_of_units("budget", budget), sites, share("slack", slack), as_json)
+    refuse_unused(context, "only with --budget", "slack")
     per_second = None if rate is None else events_per_second(rate)
     eta_of_round = round_eta(delta, TYPICAL_ROUND)
     if eta is not None:
@@ -75,8 +80,7 @@ def plan(
         traffic = _traffic(trace, zipf, sites, events, per_second)
         lines = compare(traffic.sites, alpha, eta_of_round, adversary, traffic.groups)
         return _print_traffic(traffic, lines, alpha, adversary, as_json)
-    if events is not None:
-        raise typer.TyperException("--events is used only with --zipf")
+    refuse_unused(context, "only with --zipf", "events")
     per_day = None if per_second is None else DAY * per_second
     lines = compare(sites, alpha, eta_of_round, adversary)
     if as_json:

@@ -11,6 +11,7 @@ import typer
 
 from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.core.durations import require_duration
 
 _PATH = "/api/v1/sites"
 app = typer.Typer(help=__doc__)
@@ -47,10 +48,9 @@ def forget(
     """
     if (name is None) is (older_than is None):
         raise typer.TyperException("give the name of a site or --older-than, and not both")
-    api = coordinator(url, token)
-    if name is not None:
-        result = api.request("DELETE", f"{_PATH}/{quote(name)}")
-    else:
-        result = api.request("DELETE", f"{_PATH}?silent_for={quote(older_than or '')}")
+    if older_than is not None:
+        require_duration("older-than", older_than, "1s", "3650d")
+    which = f"?silent_for={quote(older_than)}" if older_than is not None else f"/{quote(name or '')}"
+    result = coordinator(url, token).request("DELETE", _PATH + which)
     none = "" if name is None or result["forgotten"] else f": there is no site {name!r}"
     print(json.dumps(result) if as_json else f"{result['forgotten']} removed{none}")

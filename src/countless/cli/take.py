@@ -16,9 +16,9 @@ EX_TEMPFAIL = 75  # of sysexits.h: try again later
 def take(
     name: Annotated[str, typer.Argument(help="The budget.")],
     n: Annotated[str, typer.Argument(help="How many units, such as 1000 or 50M.")] = "1",
-    wait: Annotated[float, typer.Option(help="Wait this many seconds for the coordinator.")] = 10.0,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    timeout: Annotated[float, typer.Option(help="Wait this many seconds for the coordinator.")] = 10.0,
 ) -> None:
     """Spend units of a budget.
 
@@ -33,13 +33,13 @@ def take(
     require_amount("n", units)
     client = connect(url, token)
     budget = client.budget(name)
-    if problem := wait_for_start(url, wait):
+    if problem := wait_for_start(url, timeout):
         typer.echo(f"countless: {units} of {name}: unreachable ({problem})", err=True)
         raise typer.Exit(EX_TEMPFAIL)
     try:
-        decision = budget.take(units, wait=wait)
+        decision = budget.take(units, wait=timeout)
     finally:
-        handed_in = client.close(min(wait, 5.0))
+        handed_in = client.close(min(timeout, 5.0))
     if decision and not handed_in:
         typer.echo("countless: spent, but not reported: the coordinator counts the whole grant", err=True)
     if not decision:

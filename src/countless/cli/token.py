@@ -105,6 +105,8 @@ def revoke(
 
     Exits with 1 if there is no such token.
     """
+    if not token:  # a shell variable that is not set: it would match every token without a label
+        raise InvalidParameter("token", token, "a label, or the first digits of a hash")
     place = _Place(state_dir, nats)
     revoked = place.change(lambda store: store.revoke(token))
     print(f"{revoked} revoked")

@@ -1,4 +1,4 @@
-"""The acts of the demo: the classical randomised tracker (`hyz`: Huang, Yi, Zhang 2012) and Countless, side by side.
+"""Trackers in the demo: the classical randomised one (`hyz`: Huang, Yi, Zhang 2012) and Countless, side by side.
 
 Everything runs in this process, with the sites and coordinators of production, from one seed.
 """
@@ -6,9 +6,8 @@ Everything runs in this process, with the sites and coordinators of production, 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from countless.inprocess.budget import Budget
 from countless.lab.arena.adversaries.feedback import Feedback
-from countless.lab.arena.game import Adversary, Game, Move, View
+from countless.lab.arena.game import Adversary, Game
 from countless.lab.arena.match import Tracked
 from countless.lab.simulation.fast import FastWorld
 from countless.lab.simulation.registry import stream_named
@@ -37,21 +36,7 @@ class Band(NamedTuple):
         return max(self.over, self.under)
 
 
-class Ordinary(Adversary):
-    """Bursts at random sites. It reacts to nothing."""
-
-    name = "ordinary"
-    must_beat = "hyz"
-
-    def moves(self, view: View, rng: SeededRandom) -> Iterator[Move]:
-        while True:
-            yield Move(rng.randbelow(view.sites), 1 + rng.randbelow(40))
-
-
-ACTS: dict[str, Adversary] = {
-    "ordinary traffic": Ordinary(),
-    "a rate limiter reads the total: there is no attacker": Feedback(),
-}
+FEEDBACK: Adversary = Feedback()
 
 
 def track(adversary: Adversary, sites: int, alpha: float, events: int, seed: int) -> Iterator[list[Band]]:
@@ -109,29 +94,3 @@ def bills(seed: int) -> Iterator[Bill]:
         messages = {"a message for each event, as INCR": events}
         messages |= {f"a flush every {s} s": flush_messages(events, site_seconds, s) for s in FLUSH_PERIODS_S}
         yield Bill(events, messages | {"countless": world.messages.total}, world.referee.worst)
-
-
-class Admitted(NamedTuple):
-    name: str
-    admitted: int
-    messages: int
-
-
-GATEWAYS, LIMIT, RATE = 3, 10_000, 1_000  # requests per second at each gateway
-
-
-def share_a_limit() -> list[Admitted]:
-    """Gateways admit requests until each refuses, at most `LIMIT` in all: with totals exchanged once a second, and with
-    a budget.
-    """
-    total, seconds = 0, 0
-    while total < LIMIT:  # each gateway knows the total of the last second
-        total, seconds = total + GATEWAYS * RATE, seconds + 1
-    budget = Budget(LIMIT, GATEWAYS)
-    decisions = [True]
-    while any(decisions):
-        decisions = [bool(budget.site(gateway).take()) for gateway in range(GATEWAYS)]
-    return [
-        Admitted("totals exchanged once a second", total, 2 * GATEWAYS * seconds),
-        Admitted("a budget of countless", budget.spent, budget.messages.total),
-    ]

@@ -11,7 +11,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from countless.demo.acts import DAY_EVENTS, GATEWAYS, LIMIT, Admitted, Band, Bill
+from countless.demo.acts import DAY_EVENTS, Band, Bill
+from countless.demo.limit import KILLED, LIMIT, Shared
 
 MAX_PANEL, MIN_PANEL = 48, 37  # columns; two of the smaller stand side by side on 80
 EDGE = 4.0  # the ends of the picture of an error, in multiples of alpha
@@ -21,7 +22,7 @@ KEY = "   █ the error now   ━ the errors so far   [ ] what is promised"
 class Display:
     """A frame stays for `frame_s` on a terminal, so that it can be read; a pipe gets the last frame of an act."""
 
-    def __init__(self, console: Console, alpha: float, frame_s: float = 0.2) -> None:
+    def __init__(self, console: Console, alpha: float, frame_s: float = 0.16) -> None:
         self._console = console
         self._alpha = alpha
         self._frame_s = frame_s
@@ -30,12 +31,11 @@ class Display:
         self._shown_at = 0.0
 
     def title(self, number: int, title: str) -> None:
-        self._console.print(f"\n[bold]{number}. {title[0].upper()}{title[1:]}[/bold]")
+        self._console.print(f"\n[bold]{number}. {title}[/bold]")
 
     @contextmanager
-    def act(self, number: int, title: str) -> Iterator[None]:
+    def act(self) -> Iterator[None]:
         """Frames that are shown within it replace each other."""
-        self.title(number, title)
         if not self._console.is_terminal:
             yield
             self._console.print(self._last)
@@ -51,9 +51,29 @@ class Display:
             self._live.update(frame, refresh=True)
             self._shown_at = monotonic()
 
+    def limits(self, limits: list[Shared], final: bool = False) -> None:
+        """All who share the limit, side by side; only at the end can a limit be met exactly."""
+        if self._console.is_terminal:
+            self._show(Columns([self._gateways(each, self._width(), final) for each in limits]))
+        else:
+            self._show(Text("\n".join(f"   {each.name:17} {_admitted(each)}, {_held(each, final)}" for each in limits)))
+
+    def _gateways(self, shared: Shared, width: int, final: bool) -> Panel:
+        colour = "red" if shared.over > 0 else "green"
+        body = Text(f"{_admitted(shared)}\n", "bold")
+        longest = width - 30
+        for gateway, admitted in enumerate(shared.admitted):
+            bar = "█" * min(longest, round(longest * 2 * admitted / LIMIT))
+            body.append(f"gateway {gateway + 1}  {bar:{longest}} {admitted:6,}", "dim")
+            body.append(" kill -9\n" if shared.killed and gateway == KILLED else "\n", "bold red")
+        body.append(_held(shared, final), f"bold {colour}")
+        return Panel(body, title=shared.name, width=width, border_style=colour)
+
+    def _width(self) -> int:
+        return min(MAX_PANEL, max(MIN_PANEL, (self._console.width - 1) // 2))
+
     def bands(self, bands: list[Band]) -> None:
-        width = min(MAX_PANEL, max(MIN_PANEL, (self._console.width - 1) // 2))
-        drawn = Columns([self._panel(band, width) for band in bands])
+        drawn = Columns([self._panel(band, self._width()) for band in bands])
         self._show(drawn if self._console.is_terminal else Text("\n".join(map(_describe, bands))))
 
     def _panel(self, band: Band, width: int) -> Panel:
@@ -78,15 +98,15 @@ class Display:
             grid.add_row(f"   {name}", f"{messages:,}", f"{later.messages[name]:,}" if later else "", style=style)
         self._show(grid)
 
-    def admitted(self, rows: list[Admitted]) -> None:
-        for row in rows:
-            over = row.admitted - LIMIT
-            verdict = f"{abs(over):,} too {'many' if over > 0 else 'few'}" if over else "exactly the limit"
-            self._console.print(f"   {row.name}: {row.admitted:,} admitted, {verdict}; {row.messages} messages")
+
+def _admitted(shared: Shared) -> str:
+    return f"{sum(shared.admitted):,} admitted"
 
 
-def limit_title() -> str:
-    return f"{GATEWAYS} gateways share a limit of {LIMIT:,} requests"
+def _held(shared: Shared, final: bool) -> str:
+    if shared.over > 0:
+        return f"{shared.over:,} TOO MANY"
+    return "exactly the limit" if final and not shared.over else "inside the limit"
 
 
 def _verdict(band: Band) -> str:

@@ -103,10 +103,25 @@ def serve(settings: Settings, log_level: str = "warning", log_format: str = "pla
         raise InvalidParameter("log_level", log_level, f"one of: {', '.join(LOG_LEVELS)}")
     if log_format not in LOG_FORMATS:
         raise InvalidParameter("log_format", log_format, f"one of: {', '.join(LOG_FORMATS)}")
+    _require_certificates(settings)
     with _usable_state(settings), _listener(settings) as listener:
         logs.configure(log_level, log_format)
         _say_who_may_operate(settings)
         _run(settings, listener, log_level)
+
+
+def _require_certificates(settings: Settings) -> None:
+    """Before anything is created in the state directory."""
+    if not settings.tls_cert:
+        return
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        if settings.tls_client_ca:
+            context.load_verify_locations(settings.tls_client_ca)
+    except (OSError, ssl.SSLError) as error:
+        files = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
+        raise InvalidParameter("tls_cert", files, f"PEM files that fit together ({error})") from None
 
 
 @contextmanager
@@ -222,7 +237,6 @@ def _without_tokens(record: logging.LogRecord) -> bool:
 
 
 def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicorn.Config:
-    """Raises InvalidParameter if the TLS files cannot be used."""
     logging.getLogger("uvicorn.error").addFilter(_without_tokens)
     config = uvicorn.Config(
         app,
@@ -244,9 +258,5 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
         proxy_headers=False,  # see `ForwardedAddress`
         timeout_graceful_shutdown=5,
     )
-    try:
-        config.load()
-    except (OSError, ssl.SSLError) as error:
-        names = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
-        raise InvalidParameter("tls_cert", names, f"PEM files that fit together ({error})") from None
+    config.load()
     return config

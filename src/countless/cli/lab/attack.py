@@ -15,10 +15,19 @@ from rich.table import Table
 
 from countless.cli.lab.needs import require_packages
 from countless.cli.numbers import number_of_events
-from countless.cli.options import Json
+from countless.cli.options import Json, refuse_unused
 from countless.cli.progress import progress
 from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import as_json, claimed, guarantee_violated, settings, unrandomised
+from countless.lab.arena.registry import SEARCH
+from countless.lab.arena.tournament import (
+    ADVERSARY_NAMES,
+    as_json,
+    claimed,
+    guarantee_violated,
+    names,
+    settings,
+    unrandomised,
+)
 from countless.lab.simulation.traces import read_trace
 from countless.lab.simulation.world import MARK
 
@@ -43,7 +52,7 @@ def attack(
     against: Annotated[
         str, typer.Option(help="With auto: assume oblivious, adaptive or sees-everything traffic.")
     ] = "adaptive",
-    tries: Annotated[int, typer.Option(help="With search: try this many variants.")] = 40,
+    tries: Annotated[int, typer.Option(help="With search: try this many variants.", min=1)] = 40,
     seconds: Annotated[float | None, typer.Option(help="With search: try for this many seconds instead.")] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Let feedback follow this traffic, a CSV or CSV.gz with t,site.")
@@ -54,6 +63,8 @@ def attack(
     ] = None,
     as_json_: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write attack.json and games.csv into this folder, too.")] = None,
+    *,
+    context: typer.Context,
 ) -> None:
     """Play adversaries against trackers, and count the broken bounds.
 
@@ -61,6 +72,8 @@ def attack(
     Exits with 1 if a guarantee that covers the adversary doesn't hold.
     """
     require_packages("joblib", "scipy")
+    if SEARCH not in names(adversary, ADVERSARY_NAMES):
+        refuse_unused(context, f"only with --adversary {SEARCH}", "tries", "seconds")
     base = {"sites": sites, "alpha": alpha, "delta": delta, "events": number_of_events(events), "against": against}
     stream = None if trace is None else read_trace(trace)
     limits = {"tries": float(tries)} if seconds is None else {"tries": inf, "seconds": seconds}

@@ -23,7 +23,9 @@ def report(
         int, typer.Option(help="Play this many events in each game of the tournament.", min=100)
     ] = 20_000,
     seed: Annotated[int, typer.Option(help="Seed the games; the same seed repeats the report.")] = 1,
-    jobs: Annotated[int | None, typer.Option(help="Use this many processes; by default one for each core.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Use this many processes; by default one for each core.", min=1)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw attacks, costs, the tournament, and where each scheme is cheapest.
@@ -32,12 +34,12 @@ def report(
     """
     require_packages("joblib", "plotly", "scipy")
     config = Config(seed=seed, games=games, jobs=jobs or os.cpu_count() or 1, sites=sites, events=events)
+    out.mkdir(parents=True, exist_ok=True)
     console = Console(stderr=True)
     with console.status("playing and planning"):
         data = collect(config)
     from countless.lab.arena.page import render
 
-    out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"
     page.write_text(render(data), encoding="utf-8")
     numbers = json.dumps(data.as_json(), indent=2)

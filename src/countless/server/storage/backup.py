@@ -30,6 +30,8 @@ def back_up(state: Path, copy: Path) -> int:
     if not state.exists():
         raise StoreError(f"{state} does not exist: there is nothing to copy")
     if copy.exists():
+        if not copy.is_file():
+            raise StoreError(f"{copy} is not a file: choose another name")
         if copy.samefile(state):
             raise StoreError(f"{copy} is the state file itself")
         try:
