@@ -93,8 +93,9 @@ class NoWindows(CountlessError):
     def __init__(self, counter: str) -> None:
         from shlex import quote  # it needs `os`, and the core imports this file
 
+        whole = quote(counter.partition("{")[0])  # series get windows with their counter
         super().__init__(
-            f"counter {counter!r} has no windows: `countless counter set {quote(counter)} --per hour` starts some "
+            f"counter {counter!r} has no windows: `countless counter set {whole} --per hour` starts some "
             "(the last minutes are known without windows: rolling 15m)"
         )
 

@@ -34,7 +34,7 @@ class CountRequests:
         client: From `connect`.
         counter: Name of the counter.
         route: A function of the WSGI environment that returns the route's pattern, never the path: `flask_route` for
-            Flask. Requests for which it returns None count under an empty route, and so do all unless it is given.
+            Flask. None stands for an empty route, the default.
         per, tz, anchor: Windows, as for `Client.counter`.
     """
 

@@ -85,13 +85,40 @@ def test_family_with_windows_is_created_counted_and_read(server: Server) -> None
         assert run(f"counter delete {name}", server.url) == (0, "")
 
 
+def test_counter_that_has_labelled_series_only_is_configured_and_deleted_by_its_name(server: Server) -> None:
+    series = 'visits{route="/a"}'
+    with countless.connect(server.url, site="old") as client:
+        client.counter("visits").labels(route="/a").add(7)
+        client.counter("visits").labels(route="/b").add(5)
+    code, text = run("get visits --window now", server.url)
+    assert (code, "`countless counter set visits --per hour` starts some" in text) == (2, True)
+    code, text = run(f"counter set {series} --per month", server.url)
+    assert (code, "get windows with their counter: `countless counter set visits --per month`" in text) == (2, True)
+    assert run("counter set visits --per month --alpha 2%", server.url)[0] == 0
+    text = run("get visits --window now", server.url)[1]
+    assert text.startswith("visits now: 0 (from 0 to 12; open"), text
+    with countless.connect(server.url, site="new") as client:
+        client.counter("visits", per="month").labels(route="/a").add(30)
+    assert run("get visits", server.url)[1].startswith("visits: 42 (from 42 to 42; exact")
+    changed = json.loads(run(f"counter set {series} --keep 5 --json", server.url)[1])
+    assert (changed["windows"]["per"], changed["alpha"]) == ("month", 0.02)
+    assert run("counter delete visits", server.url) == (0, "")
+    assert run("counter list", server.url) == (0, "no counters: nothing was counted yet\n")
+
+
+def test_family_says_that_its_settings_are_those_of_its_programs(server: Server) -> None:
+    run("counter create visits --family", server.url)
+    code, text = run("counter set visits --per hour", server.url)
+    assert (code, "'visits' is a family: programs say what epsilon and windows it has" in text) == (2, True), text
+
+
 def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: Server) -> None:
     """By months: a shorter window could end while the test runs."""
     with countless.connect(server.url, site="old") as client:
         client.counter("visits").add(2_000)
         assert client.flush()
         code, text = run("counter set visits --per month", server.url)
-        assert (code, "gets windows only while no site counts it: end old first" in text) == (2, True)
+        assert (code, "gets windows only while no site counts it: end 'old' first" in text) == (2, True)
     assert run("counter set visits --per month --tz Asia/Tokyo", server.url)[1] == (
         "visits: 2,000 (from 2,000 to 2,000; exact; per month)\n"
     )

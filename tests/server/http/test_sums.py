@@ -49,9 +49,8 @@ async def test_events_with_and_without_labels_are_one_total() -> None:
         await harness.send(session, connection, Join("hits", 0, 10), Report(A, 0, 5, 2))
         assert total(harness.server).estimate == 19
         harness.server.delete(A)
+        assert total(harness.server).estimate == 14
         harness.server.delete("hits")
-        assert total(harness.server).estimate == 4
-        harness.server.delete(B)
         with pytest.raises(UnknownName):
             total(harness.server)
         assert harness.server.names == set()
@@ -82,7 +81,6 @@ async def test_watch_of_a_counter_follows_its_series_also_those_that_come_later(
         await harness.send(session, connection, Report(A, 0, 8, 5))
         assert (await anext(changes)).estimate == 18
         harness.server.delete("hits")
-        harness.server.delete(A)
         with pytest.raises(StopAsyncIteration):
             await anext(changes)
 

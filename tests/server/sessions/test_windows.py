@@ -238,7 +238,7 @@ async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(cl
         *_, rejected = await harness.send(*new, Join(name(0), 0, 5))  # it waits, and tries again
         assert isinstance(rejected, CounterRejected)
         with pytest.raises(
-            InvalidParameter, match="'requests' gets windows only while no site counts it: end old first"
+            InvalidParameter, match="'requests' gets windows only while no site counts it: end 'old' first"
         ):
             harness.server.configure("requests", HOURLY)
         await harness.send(*old, Leave("requests", 0, 2000))
@@ -311,7 +311,7 @@ async def test_labelled_series_get_windows_with_their_counter(clock: Clock) -> N
         series = 'requests{route="/a"}'
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(series, 0, 0), Report(series, 0, 5, 5))
-        with pytest.raises(InvalidParameter, match="end web first"):
+        with pytest.raises(InvalidParameter, match="end 'web' first"):
             harness.server.configure("requests", HOURLY)
         assert [each.config.windows for each in harness.server.counters.values()] == [None, None]
         await harness.send(session, connection, Leave(series, 0, 5))
@@ -320,7 +320,7 @@ async def test_labelled_series_get_windows_with_their_counter(clock: Clock) -> N
         clock.show(1)
         assert windows(harness, series) == [(1, 0, "open")]
         assert counter(harness, series).known_total == 5
-        assert (counter(harness).config.alpha, counter(harness, series).config.alpha) == (0.05, 0.02)
+        assert (counter(harness).config.alpha, counter(harness, series).config.alpha) == (0.05, 0.05)
 
 
 async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_series(clock: Clock) -> None:

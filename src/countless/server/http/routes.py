@@ -142,15 +142,15 @@ async def inspect_counter(request: Request) -> Response:
 
 
 async def configure_counter(request: Request) -> Response:
-    """Change the configuration of a counter."""
+    """Change the configuration of a counter and its series."""
     server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
-    server.configure(name, rules.applied_to(server.counter(name).config))
+    server.configure(name, rules.applied_to(server.config_of(name)))
     await server.require_saved()
     return json(operator_answer(server.counter(name)))
 
 
 async def delete_counter(request: Request) -> Response:
-    """Delete a counter, or a family. Connected sites start again from zero."""
+    """Delete a counter with its series, or a family. Connected sites start again from zero."""
     _server(request).delete(request.path_params["name"])
     await _server(request).require_saved()
     return Response(status_code=204)

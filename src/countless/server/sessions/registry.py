@@ -2,7 +2,7 @@
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import groupby
 from shlex import quote
 
@@ -135,53 +135,59 @@ class CounterRegistry:
         if window_group(name, rule.calendar) in self.counters:
             raise InvalidParameter("counter", name, _FREE)
 
-    def configure(self, name: str, config: Config) -> AnyCounter:
-        """Replace the config of a counter. A counter without windows is replaced with it, unless the config is the
-        same; its alpha may only grow, because the published total cannot be taken back. A counter with windows uses
-        another config from the next window on. One without gets windows, and so do its labelled series, if no site
-        counts any of them.
-        """
-        before = self.get(name)
-        require_config(config)
-        if config == before.config:
-            return before
-        if isinstance(before, WindowedCounter):
-            if config.windows is None or not config.windows.calendar.same_as(before.calendar):
-                _refuse_other_calendar(config)
-            before.reconfigure(config)
-            self._pipeline.pending.mark_windows(name)
-        elif config.windows is not None:
-            return self._start_windows(name, config, config.windows)
-        else:
-            if config.alpha < before.config.alpha:
-                allowed = f"at least {before.config.alpha}, which it has had so far"
-                raise InvalidParameter("alpha", config.alpha, allowed)
-            self.counters[name] = self.trackers[name] = before.reconfigured(config)
-        self._pipeline.pending.mark_config(name, config)
-        return self.counters[name]
+    def config_of(self, name: str) -> Config:
+        """Of a counter that has labelled series only, it is that of the first of them."""
+        if name not in self.counters and name in self.labelled:
+            return self.counters[next(iter(self.labelled[name]))].config
+        return self.get(name).config
 
-    def _start_windows(self, name: str, config: Config, rule: WindowRule) -> AnyCounter:
-        parts = [part for part in self.parts(name) if isinstance(part, Counter)]
-        for part in parts:
-            self._require_free_group(part.name, rule)
-        members = [site_id for part in parts for site_id, _ in part.coordinator.saved_state.known]
-        if members:
-            sites = sorted({site_of(site_id.site) for site_id in members})
-            named = ", ".join(sites[:MAX_NAMED]) + (f" and {len(sites) - MAX_NAMED} more" if sites[MAX_NAMED:] else "")
-            message = (
-                f"counter {name!r} gets windows only while no site counts it: end {named} first, "
-                f"or start them again with per={rule.per!r}"
-            )
-            raise InvalidParameter("per", rule.per, message=message)
-        for part in parts:
-            given = config if part.name == name else replace(part.config, windows=rule)
-            after = WindowedCounter.continuing(part, given, self._wall_clock)
-            del self.trackers[part.name]
-            self.counters[part.name] = self.windowed[part.name] = after
-            self._pipeline.pending.mark_config(part.name, given)
-            self._pipeline.pending.mark_windows(part.name)
+    def configure(self, name: str, config: Config) -> list[Counter]:
+        """Replace the config of a counter; its labelled series get what differs from the present one. Returns the
+        counters without windows that it has replaced: their `coordinator.recover` is due.
+
+        Without windows, alpha may only grow, because the published total cannot be taken back. A counter with windows
+        uses another config from the next window on. One without gets windows if no site counts it.
+        """
+        before = self.config_of(name)
+        require_config(config)
+        _require_whole_counter(name, before, config)
+        given = [
+            (part, config if part.name == name else _with_changes(part.config, before, config))
+            for part in self.parts(name)
+        ]
+        for part, each in given:
+            self._require_change(part, each)
+        if config.windows is not None:
+            _require_no_site(name, config.windows, [part for part, _ in given if isinstance(part, Counter)])
+        if name not in self.counters:
+            self.create(name, config)
+        replaced = [self._replace(part, each) for part, each in given if each != part.config]
+        return [part for part in replaced if isinstance(part, Counter)]
+
+    def _require_change(self, part: AnyCounter, config: Config) -> None:
+        if isinstance(part, WindowedCounter):
+            if config.windows is None or not config.windows.calendar.same_as(part.calendar):
+                _refuse_other_calendar(config)
+        elif config.windows is not None:
+            self._require_free_group(part.name, config.windows)
+        elif config.alpha < part.config.alpha:
+            raise InvalidParameter("alpha", config.alpha, f"at least {part.config.alpha}, which it has had so far")
+
+    def _replace(self, part: AnyCounter, config: Config) -> AnyCounter:
+        name, after = part.name, part
+        if isinstance(part, WindowedCounter):
+            part.reconfigure(config)
+        elif config.windows is None:
+            after = self.counters[name] = self.trackers[name] = part.reconfigured(config)
+        else:
+            after = WindowedCounter.continuing(part, config, self._wall_clock)
+            del self.trackers[name]
+            self.counters[name] = self.windowed[name] = after
             part.notify()
-        return self.counters[name]
+        self._pipeline.pending.mark_config(name, config)
+        if isinstance(after, WindowedCounter):
+            self._pipeline.pending.mark_windows(name)
+        return after
 
     def remove(self, name: str) -> None:
         counter = self.counters.pop(name)
@@ -287,8 +293,9 @@ def _require_same_windows(name: str, config: Config, window: WindowName | None) 
         message = f"counter {name!r} has windows: count it with per={rule.per!r}"
         raise InvalidParameter("counter", name, message=message)
     if window is not None and rule is None:
-        command = f"countless counter set {quote(name)} --per {window.per}"
-        message = f"counter {name!r} has no windows: count it without per; `{command}` starts some"
+        message = (
+            f"counter {name!r} has no windows: count it without per; {_start_windows(name, window.per)} starts some"
+        )
         raise InvalidParameter("per", window.per, message=message)
     if window is not None and rule is not None and not rule.calendar.same_as(window.calendar):
         allowed = f"{rule.calendar!r}, as counter {name!r} has them; to change that, delete the counter"
@@ -298,3 +305,36 @@ def _require_same_windows(name: str, config: Config, window: WindowName | None) 
 def _refuse_other_calendar(config: Config) -> None:
     message = "per, tz and anchor can't be changed: delete the counter to get other windows"
     raise InvalidParameter("per", config.windows, message=message)
+
+
+def _with_changes(config: Config, before: Config, after: Config) -> Config:
+    """The config of a series, with what has changed in that of its counter."""
+    names = [field.name for field in fields(Config)]
+    return replace(
+        config, **{each: getattr(after, each) for each in names if getattr(after, each) != getattr(before, each)}
+    )
+
+
+def _require_whole_counter(name: str, before: Config, config: Config) -> None:
+    """Raise InvalidParameter for windows of one series: the sum of all would have none."""
+    parent = counter_of(name)
+    if parent is not None and before.windows is None and config.windows is not None:
+        message = f"labelled series get windows with their counter: {_start_windows(parent, config.windows.per)}"
+        raise InvalidParameter("per", config.windows.per, message=message)
+
+
+def _start_windows(name: str, per: str) -> str:
+    return f"`countless counter set {quote(counter_of(name) or name)} --per {per}`"
+
+
+def _require_no_site(name: str, rule: WindowRule, parts: list[Counter]) -> None:
+    """Raise InvalidParameter if a site counts one of these without windows, which are about to get some."""
+    members = {site_of(site_id.site) for part in parts for site_id, _ in part.coordinator.saved_state.known}
+    if members:
+        sites = [repr(each) for each in sorted(members)]
+        named = ", ".join(sites[:MAX_NAMED]) + (f" and {len(sites) - MAX_NAMED} more" if sites[MAX_NAMED:] else "")
+        message = (
+            f"counter {name!r} gets windows only while no site counts it: end {named} first, "
+            f"or start them again with per={rule.per!r}"
+        )
+        raise InvalidParameter("per", rule.per, message=message)

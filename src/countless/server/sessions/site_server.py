@@ -19,7 +19,7 @@ from time import monotonic, time
 from countless.core.budget.messages import Ask
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
-from countless.errors import ProtocolError
+from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budgets.budgets import Budgets
@@ -396,6 +396,12 @@ class SiteServer:
     def counter(self, name: str) -> AnyCounter:
         return self._registry.get(name)
 
+    def config_of(self, name: str) -> Config:
+        if name in self.families.by_name:
+            message = f"{name!r} is a family: programs say what epsilon and windows it has; delete it to change them"
+            raise InvalidParameter("counter", name, message=message)
+        return self._registry.config_of(name)
+
     def parts(self, name: str) -> list[AnyCounter]:
         """What a counter is the sum of: its events without labels, and its labelled series. Empty: there is none."""
         return self._registry.parts(name)
@@ -413,25 +419,28 @@ class SiteServer:
         return self._family_registry.create(name, rule)
 
     def configure(self, name: str, config: Config) -> AnyCounter:
-        """Change the config of a counter. Its sites keep their counts and get the new rules in a new round; with
-        windows, in the next window that is opened.
+        """Change the config of a counter, and of its labelled series. Its sites keep their counts and get the new rules
+        in a new round; with windows, in the next window that is opened.
         """
-        before = self._registry.get(name)
-        counter = self._registry.configure(name, config)
-        if counter is before or isinstance(counter, WindowedCounter):
-            return counter
-        self._dispatcher.dispatch(counter, counter.coordinator.recover())
-        for session in self.sessions:
-            for client_name in self._membership.names_in(session, counter) if session.unreachable else ():
-                outbox = counter.coordinator.mark_unreachable(session.memberships[client_name])
-                self._dispatcher.dispatch(counter, outbox)
-        return counter
+        for counter in self._registry.configure(name, config):
+            self._dispatcher.dispatch(counter, counter.coordinator.recover())
+            for session in self.sessions:
+                for client_name in self._membership.names_in(session, counter) if session.unreachable else ():
+                    outbox = counter.coordinator.mark_unreachable(session.memberships[client_name])
+                    self._dispatcher.dispatch(counter, outbox)
+        return self._registry.get(name)
 
     def delete(self, name: str) -> None:
-        """Delete a counter, or a family. Connected sites join it again, or its present window, with a count of zero."""
+        """Delete a counter with its labelled series, or a family. Connected sites join it again, or its present window,
+        with a count of zero.
+        """
         if name in self.families.by_name:
-            return self.families.delete(name)
-        counter = self._registry.get(name)
+            self.families.delete(name)
+            return
+        for part in self.parts(name) or [self._registry.get(name)]:
+            self._delete(part)
+
+    def _delete(self, counter: AnyCounter) -> None:
         trackers = list(counter.open.values()) if isinstance(counter, WindowedCounter) else [counter]
         for session in self.sessions:
             for client_name in [each for tracker in trackers for each in self._membership.names_in(session, tracker)]:
@@ -441,9 +450,9 @@ class SiteServer:
                     self._pipeline.send(session.connection, Rejoin(client_name))
             if isinstance(counter, WindowedCounter):
                 session.windows_left.pop(counter.group, None)
-            session.left.discard(name)
+            session.left.discard(counter.name)
             self.sessions.remove_if_unused(session)
-        return self._registry.remove(name)
+        self._registry.remove(counter.name)
 
     def drop_site(self, site: str) -> int:
         """Retire the sessions of a site that have no connection; returns how many."""
