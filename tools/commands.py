@@ -12,7 +12,7 @@ from countless.cli.commands import build
 
 HEAD = """# Command line
 
-*Written by `python -m tools.reference` from the commands themselves.*
+*Written by `python -m tools.reference`.*
 
 This page lists every command with its options; `countless COMMAND --help` prints the same.
 [Errors](errors.md#exit-codes-of-the-command-line) lists the exit codes. `countless --install-completion` installs
@@ -24,6 +24,7 @@ Instead of a token, `COUNTLESS_TOKEN_FILE` can name a file with one.
 """
 SHARED = ("--url", "--token", "--json")
 OBVIOUS = re.compile(r"The \w+\. \[required\]")  # an argument that its example explains
+OPTION = re.compile(r"(--\S+) (\S)")
 DEFAULT = re.compile(r"default: \((.*)\)\]")
 FEW = 2  # a command refers to another one for this many options and more
 Rows = dict[str, str]
@@ -65,7 +66,7 @@ def _options(words: str, rows: Rows, listed: Listed) -> str:
     own = {option: row for option, row in rows.items() if firsts[option] not in others}
     parts = [_list(own)] if own else []
     for other in others:
-        names = ", ".join(f"`{option.split(' <')[0]}`" for option, first in firsts.items() if first == other)
+        names = ", ".join(f"`{option.split('=')[0]}`" for option, first in firsts.items() if first == other)
         parts.append(f"As in [{other}](#{other.replace(' ', '-')}): {names}.\n")
     return "".join(f"\n{part}" for part in parts)
 
@@ -76,7 +77,8 @@ def _rows(words: str, command: object) -> Rows:
     context = typer.Context(command, info_name=f"countless {words}")
     records = filter(None, (parameter.get_help_record(context) for parameter in command.params))
     rows = {
-        _plain(option).replace(" range>", ">"): DEFAULT.sub(r"default: \1]", _plain(text)) for option, text in records
+        OPTION.sub(r"\1=\2", _plain(option).replace(" range>", ">")): DEFAULT.sub(r"default: \1]", _plain(text))
+        for option, text in records
     }
     return {option: row for option, row in rows.items() if option != "--help" and not OBVIOUS.fullmatch(row)}
 

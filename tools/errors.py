@@ -8,7 +8,7 @@ HEAD = """# Errors
 
 This page says what each exception, exit code, status and close code means, and what to do.
 
-*Written by `python -m tools.reference` from `errors.py`.*
+*Written by `python -m tools.reference`.*
 
 ## Exceptions
 

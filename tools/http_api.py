@@ -14,7 +14,7 @@ HEAD = """# HTTP API
 
 Every request that a coordinator answers, with an example.
 
-*Written by `python -m tools.reference` from the table of operations and `tools/http_examples.md`.*
+*Written by `python -m tools.reference`.*
 
 `GET /api/v1/openapi.json` is the OpenAPI 3.1 document with every field. A token is sent in the
 header `Authorization: Bearer TOKEN`; its [scope](../operate/tokens-and-tls.md) says what it allows.

@@ -17,7 +17,7 @@ HEAD = """# Metrics
 
 This page lists every metric of a coordinator, and expressions for alerts.
 
-*Written by `python -m tools.reference` from `server/http/monitoring/metrics.py`.*
+*Written by `python -m tools.reference`.*
 
 `GET /metrics` needs the scope `operator`, because message counts reveal the random choices that the
 bounds rely on ([threat model](../understand/threat-model.md)). The format is Prometheus text, or

@@ -46,7 +46,7 @@ from countless.inprocess.tracker import Tracker
 from countless.wsgi import CountRequests as CountWsgiRequests
 from tools.python_layout import section
 
-WRITTEN = "*Written by `python -m tools.reference` from signatures, docstrings and `tools/python_examples.md`.*"
+WRITTEN = "*Written by `python -m tools.reference`.*"
 PREPARED = """
     countless budget create tokens --limit 1000
     countless budget create team --limit 5000

@@ -10,7 +10,7 @@ HEAD = """# Configuration
 
 This page lists every setting of the coordinator and of the client, its default, and the reason for each limit.
 
-*Written by `python -m tools.reference` from `server/settings.py`.*
+*Written by `python -m tools.reference`.*
 
 | source, the first that has the setting | example |
 |---|---|
