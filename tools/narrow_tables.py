@@ -7,6 +7,7 @@ import re
 
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 HEAD = re.compile(r"<th>(.*?)</th>")
+TAG = re.compile(r"<[^>]*>")
 ROW = re.compile(r"<tr>\n<td>.*?</tr>", re.DOTALL)
 COLUMNS = 3
 
@@ -17,7 +18,7 @@ def on_page_content(html: str, **_: object) -> str:
 
 
 def _stacked(table: re.Match[str]) -> str:
-    head = HEAD.findall(table[0])
+    head = [TAG.sub("", cell).replace('"', "&quot;") for cell in HEAD.findall(table[0])]
     if len(head) < COLUMNS:
         return table[0]
 

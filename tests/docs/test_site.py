@@ -55,11 +55,10 @@ def test_formulas_and_tables_are_typeset_and_no_page_shows_what_is_unfinished(si
 
 
 def test_cells_of_a_table_of_text_know_their_columns_and_numbers_stay_in_theirs() -> None:
-    head = "<table>\n<thead>\n<tr>\n<th>event</th>\n<th>counts</th>\n<th>limits</th>\n</tr>\n</thead>\n<tbody>\n"
-    table = f"{head}<tr>\n<td>killed</td>\n<td>lost</td>\n<td>kept</td>\n</tr>\n</tbody>\n</table>"
-    cells = (
-        '<td data-column="event">killed</td>\n<td data-column="counts">lost</td>\n<td data-column="limits">kept</td>'
-    )
+    head = """<table>\n<thead>\n<tr>\n<th>event</th>\n<th><code>n="1"</code></th>\n<th>limits</th>\n</tr>\n</thead>"""
+    table = f"{head}\n<tbody>\n<tr>\n<td>killed</td>\n<td>lost</td>\n<td>kept</td>\n</tr>\n</tbody>\n</table>"
+    columns = {"event": "killed", "n=&quot;1&quot;": "lost", "limits": "kept"}
+    cells = "\n".join(f'<td data-column="{column}">{text}</td>' for column, text in columns.items())
     made = on_page_content(table)
     assert made.startswith("<table data-stacked>")
     assert cells in made

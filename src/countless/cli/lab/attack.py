@@ -57,10 +57,8 @@ def attack(
     trace: Annotated[
         Path | None, typer.Option(help="Let feedback follow this traffic, a CSV or CSV.gz with t,site.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed the games; the same seed repeats them.")] = 1,
-    jobs: Annotated[
-        int | None, typer.Option(help="Play this many games at a time; by default one for each core.")
-    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed all random numbers; the same seed repeats them.")] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Use this many processes; by default one for each core.")] = None,
     as_json_: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write attack.json and games.csv into this folder, too.")] = None,
     *,

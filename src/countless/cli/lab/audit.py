@@ -38,7 +38,7 @@ def audit(
     transcripts: Annotated[int, typer.Option(help="Draw this many random rounds at the size of the plan.")] = 8,
     plays: Annotated[int, typer.Option(help="Play this many rounds for each database and scenario.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Bound the loss in played rounds with this confidence.")] = 0.999,
-    seed: Annotated[int, typer.Option(help="Seed the audit; the same seed repeats it.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed all random numbers; the same seed repeats them.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Search for violations of the privacy that partial_dp claims.

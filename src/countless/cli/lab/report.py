@@ -22,7 +22,7 @@ def report(
     events: Annotated[
         int, typer.Option(help="Play this many events in each game of the tournament.", min=100)
     ] = 20_000,
-    seed: Annotated[int, typer.Option(help="Seed the games; the same seed repeats the report.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed all random numbers; the same seed repeats them.")] = 1,
     jobs: Annotated[
         int | None, typer.Option(help="Use this many processes; by default one for each core.", min=1)
     ] = None,

@@ -36,7 +36,7 @@ def scaling(
     delta: Annotated[float, typer.Option(help="Accept this probability that the bound ever fails.")] = 0.05,
     efolds: Annotated[int, typer.Option(help="Let the total grow by this many factors of e, for the ln N line.")] = 6,
     seeds: Annotated[int, typer.Option(help="Run each point this many times, from seeds 1, 2, ...")] = 3,
-    jobs: Annotated[int | None, typer.Option(help="Do this many runs at a time; by default one for each core.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Use this many processes; by default one for each core.")] = None,
     as_json_: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write scaling.json, .csv and .html into this folder, too.")] = None,
 ) -> None:

@@ -42,7 +42,7 @@ def simulate(
     adversary: Annotated[
         str, typer.Option(help="With auto: assume adaptive, oblivious or sees-everything traffic.")
     ] = "adaptive",
-    seed: Annotated[int, typer.Option(help="Seed the run; the same seed repeats it.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed all random numbers; the same seed repeats them.")] = 1,
     as_json: Json = False,
     out: Annotated[Path | None, typer.Option(help="Write simulate.json and course.csv into this folder, too.")] = None,
 ) -> None:
