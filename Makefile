@@ -13,9 +13,9 @@ $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Countless needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv .venv
 
-.venv/ready: requirements/dev.txt pyproject.toml | $(BIN)/python
+.venv/ready: requirements/dev.txt pyproject.toml lab/pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.txt
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e . -e lab
 	$(BIN)/python -m compileall -q .venv/lib || true
 	touch $@
 
@@ -26,7 +26,7 @@ lint: setup
 	$(BIN)/lint-imports
 
 # Programs, games, planning, a browser, servers: slow, or slow to import. Three workers, because every worker imports all.
-HEAVY := cli examples lab page planning race packaging
+HEAVY := cli examples page planning race packaging
 fast: setup
 	$(PYTEST) -n 3 -m "not slow and not soak" tests $(HEAVY:%=--ignore=tests/%)
 
@@ -62,7 +62,7 @@ chaos: setup
 FROM ?= 0
 SEEDS ?= 100000
 seeds: setup
-	$(BIN)/python -m countless.simulator --seeds $(FROM):$$(($(FROM) + $(SEEDS)))
+	$(BIN)/python -m simulator --seeds $(FROM):$$(($(FROM) + $(SEEDS)))
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python
@@ -70,7 +70,7 @@ seeds: setup
 	touch $@
 
 demo: .venv/server
-	PYTHONPATH=src $(BIN)/python -m countless.cli.main demo $(ARGS)
+	PYTHONPATH=src:lab/src $(BIN)/python -m countless_lab demo $(ARGS)
 
 bench: setup
 	$(BIN)/python -m bench
@@ -85,7 +85,7 @@ race: setup
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements/docs.txt
 	touch $@
 
-docs docs-serve reference: export PYTHONPATH := src
+docs docs-serve reference: export PYTHONPATH := src:lab/src
 docs docs-serve: export NO_MKDOCS_2_WARNING := 1
 docs: .venv/docs
 	$(BIN)/mkdocs build --strict
@@ -98,6 +98,7 @@ reference: .venv/docs
 
 dist: setup
 	$(BIN)/hatchling build -d dist
+	cd lab && ../$(BIN)/hatchling build -d ../dist
 
 LOCK := uv pip compile --universal --generate-hashes --no-header --no-annotate pyproject.toml
 lock:

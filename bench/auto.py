@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from math import exp
 from pathlib import Path
 
-from countless.lab.simulation.registry import STREAMS, stream_named
-from countless.lab.simulation.run import fast_run
-from countless.lab.simulation.stream import Stream
-from countless.lab.simulation.traces import read_trace
-from countless.lab.simulation.world import World
 from countless.randomness import SeededRandom
 from countless.schemes.auto import CANDIDATES
+from countless_lab.simulation.registry import STREAMS, stream_named
+from countless_lab.simulation.run import fast_run
+from countless_lab.simulation.stream import Stream
+from countless_lab.simulation.traces import read_trace
+from countless_lab.simulation.world import World
 from tools.tables import Table
 
 ALPHAS = (0.01, 0.05)

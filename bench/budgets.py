@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from countless.lab.arena.budgets import ADVERSARIES, TRAFFIC, play
+from countless_lab.arena.budgets import ADVERSARIES, TRAFFIC, play
 from tools.tables import Table
 
 FLEETS = ((3, 1_000), (10, 100_000), (100, 1_000_000), (1_000, 1_000_000))  # sites, limit

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from countless.demo.acts import DAY_EVENTS, FEEDBACK, Band, bills, track
-from countless.lab.arena.game import Adversary, Move, View
 from countless.randomness import SeededRandom
+from countless_lab.arena.game import Adversary, Move, View
+from countless_lab.demo.acts import DAY_EVENTS, FEEDBACK, Band, bills, track
 from tools.tables import Table
 
 SITES, ALPHA, EVENTS, SEED = 1024, 0.01, 1_000_000, 1

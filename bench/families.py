@@ -22,12 +22,13 @@ from countless.core.messages import SiteId
 from countless.inprocess.distribution import Distribution
 from countless.inprocess.family import Family
 from countless.inprocess.tracker import Tracker
-from countless.lab.arena.families import PLAYERS, play
-from countless.lab.simulation.labels import zipf_labels
-from countless.lab.simulation.traces import read_trace
 from countless.planning.families import most_messages
 from countless.server.storage.base import Changes, FamilyChanges, FamilyFields, MemberFields
 from countless.server.storage.sqlite_store import SqliteStore
+from countless_lab.arena.families import PLAYERS, play
+from countless_lab.lattice_family import new_family
+from countless_lab.simulation.labels import zipf_labels
+from countless_lab.simulation.traces import read_trace
 from tools.tables import Table
 
 SITES, LABELS, EVENTS = 100, 10_000, 1_000_000
@@ -64,7 +65,7 @@ def messages() -> Iterator[Table]:
         separate = one_counter_for_each_label(stream, epsilon)
         rows.append((f"{epsilon:.0%}", "one counter for each label", f"{separate:,}", "", "", ""))
         for scheme in ("deterministic", "lattice"):
-            family = Family(SITES, epsilon, scheme, seed=1)
+            family = new_family(scheme, SITES, epsilon, 1)
             sites = [family.site(name) for name in family.sites]
             for site, label in stream:
                 sites[site].add(label)

@@ -16,10 +16,10 @@ from typing import Any
 from countless.core.estimator import KeepRound, RoundContext, RoundSetup
 from countless.core.random_source import RandomSource
 from countless.inprocess.tracker import Tracker
-from countless.lab.simulation.registry import stream_named
-from countless.lab.simulation.traces import read_trace
 from countless.randomness import SeededRandom
 from countless.schemes.auto import Auto
+from countless_lab.simulation.registry import stream_named
+from countless_lab.simulation.traces import read_trace
 from tools.tables import Table
 
 TRACES = Path(__file__).parents[2] / "shared" / "traces"

@@ -8,13 +8,13 @@ from countless.cli.plan import TYPICAL_ROUND
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.planner import plan_dithered
 from countless.planning.failure_budget import round_eta
-from countless.planning.oblivious.blocks import plan_blocks
-from countless.planning.oblivious.hyz import plan_hyz
 from countless.planning.oblivious.lattice import plan_lattice
 from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.planning.plan import MAX_SITES
 from countless.planning.sampled import plan_sampled
 from countless.schemes import compare
+from countless_lab.planning.blocks import plan_blocks
+from countless_lab.planning.hyz import plan_hyz
 from tools.tables import Table
 
 ETA = round_eta(0.05, TYPICAL_ROUND)  # as in `countless plan`

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from countless.lab.arena.framework_table import CLAIMS
-from countless.lab.arena.framework_table import measure as play
-from countless.lab.arena.scaling import Curve, Request, measure
+from countless_lab.arena.framework_table import CLAIMS
+from countless_lab.arena.framework_table import measure as play
+from countless_lab.arena.scaling import Curve, Request, measure
 from tools.tables import Table
 
 NAMES = {

@@ -16,12 +16,12 @@ from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth
 from countless.inprocess.tracker import Tracker
-from countless.lab.simulation.fast import FastWorld
-from countless.lab.simulation.registry import stream_named
-from countless.lab.simulation.traces import read_trace
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.plan import DitheredPlan
 from countless.schemes.dithered import Dithered, DitheredEstimator
+from countless_lab.simulation.fast import FastWorld
+from countless_lab.simulation.registry import stream_named
+from countless_lab.simulation.traces import read_trace
 from tools.tables import Table
 
 ALPHAS = (0.01, 0.05)

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
-from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
-from countless.lab.arena.match import Match, Setting, run
-from countless.lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings, unrandomised
+from countless_lab.arena.adversaries.stop_after_jump import StopAfterJump
+from countless_lab.arena.match import Match, Setting, run
+from countless_lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings, unrandomised
 from tools.tables import Table
 
 # Contestants and opponents of the shorter table, for docs/paper/attacks.md.

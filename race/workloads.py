@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from countless.errors import InvalidParameter
-from countless.lab.simulation.traces import read_trace
+from countless_lab.simulation.traces import read_trace
 
 ONE = (0,)
 COUNTERS = 50  # of the workload of that name

@@ -9,11 +9,12 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import countless
+from countless.schemes.registry import SchemeName
 from support.service import Server, environment, until
 from support.uvicorn_app import UvicornApp
 
@@ -106,7 +107,8 @@ def run_plan(*options: str) -> str:
 @pytest.mark.slow
 def test_plan_table_in_the_docs_is_what_the_command_computes() -> None:
     """The JSON output leaves out the crossovers, for which the command makes a dozen plans."""
-    for name, plan in json.loads(run_plan("--json"))["candidates"].items():
+    candidates = json.loads(run_plan("--json"))["candidates"]
+    for name, plan in ((name, plan) for name, plan in candidates.items() if name in get_args(SchemeName)):
         cells = [plan["messages_per_efold"], plan["messages_first_day"], plan["messages_day_30"]]
         efold, first, later = (f"{cell:,.0f}" for cell in cells)
         assert re.search(rf"^ {name} +{efold} +{plan['ratio']:.3f} +{first} +{later} ", PLAN_PAGE, re.MULTILINE), name
@@ -115,8 +117,9 @@ def test_plan_table_in_the_docs_is_what_the_command_computes() -> None:
 @pytest.mark.soak
 def test_plan_output_in_the_docs_is_what_the_command_prints() -> None:
     (shown,) = re.findall(r"```text\n(1,000 sites.*?)```", PLAN_PAGE, re.DOTALL)
-    made = run_plan().strip()
-    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in made.splitlines()]
+    of_the_lab = (" hyz ", " blocks ")
+    made = [line for line in run_plan().strip().splitlines() if not line.startswith(of_the_lab)]
+    assert [line.rstrip() for line in shown.splitlines()] == [line.rstrip() for line in made]
 
 
 def test_readme_commands_are_make_targets() -> None:

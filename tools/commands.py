@@ -9,6 +9,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from countless import cli
 from countless.cli.commands import build
+from countless_lab import register
 
 HEAD = """# Command line
 
@@ -32,6 +33,7 @@ Listed = dict[tuple[str, str], str]  # options and their texts, with the first c
 
 
 def page() -> str:
+    register()
     group = typer.main.get_command(build())
     if not isinstance(group, TyperGroup):
         raise TypeError("a command line with several commands is a group")

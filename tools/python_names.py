@@ -75,7 +75,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
     },
     "Hold": {"units": "How many units it holds."},
     "CountingSite": {"add": "", "inc": "The same as `add`."},
-    "Family": {"name": "Its name.", "scheme": "`deterministic` or `lattice`."},
+    "Family": {"name": "Its name."},
     "LabelSite": {"inc": "The same as `add`."},
     "Distribution": {"name": "Its name."},
     "InvalidParameter": {

@@ -154,5 +154,5 @@ class InvariantBroken(CountlessError):
 class MissingExtra(CountlessError, ImportError):
     """An optional dependency is missing."""
 
-    def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; run: pip install 'countless[{extra}]'")
+    def __init__(self, package: str, extra: str, distribution: str = "countless") -> None:
+        super().__init__(f"{package} is not installed; run: pip install '{distribution}[{extra}]'")

@@ -59,9 +59,9 @@ def test_claim_that_has_no_proof_is_not_called_certain(number: int) -> None:
 
 @pytest.mark.parametrize("number", sorted(CLAIMS))
 def test_code_and_tests_of_every_claim_exist(number: int) -> None:
-    for path in re.findall(r"`((?:src|tests|docs|design|bench|examples)/[^`:]+)", CLAIMS[number]):
+    for path in re.findall(r"`((?:src|lab|tests|docs|design|bench|examples)/[^`:]+)", CLAIMS[number]):
         assert (ROOT / path).exists(), f"C{number} names {path}, which does not exist"
-    tests = re.findall(r"`(tests/[^`]+?)::(\w+)`", part(CLAIMS[number], "Test"))
+    tests = re.findall(r"`((?:lab/)?tests/[^`]+?)::(\w+)`", part(CLAIMS[number], "Test"))
     assert tests, f"C{number} names no test"
     for path, name in tests:
         assert re.search(rf"\b(def|class) {name}\b", (ROOT / path).read_text()), f"C{number}: no {name} in {path}"
@@ -69,13 +69,13 @@ def test_code_and_tests_of_every_claim_exist(number: int) -> None:
 
 @pytest.mark.parametrize("number", sorted(CLAIMS))
 def test_names_in_the_code_of_every_claim_exist(number: int) -> None:
-    for path, name in re.findall(r"`(src/[^`]+\.py)`\s+\(`([\w.]+)`\)", part(CLAIMS[number], "Code")):
+    for path, name in re.findall(r"`((?:lab/)?src/[^`]+\.py)`\s+\(`([\w.]+)`\)", part(CLAIMS[number], "Code")):
         for each in name.split("."):
             assert re.search(rf"\b(def|class) {each}\b", (ROOT / path).read_text()), f"C{number}: no {each} in {path}"
 
 
 def test_claims_mentioned_in_code_and_tests_exist() -> None:
-    for folder in ("src", "tests", "bench"):
+    for folder in ("src", "lab", "simulator", "tests", "bench"):
         for path in (ROOT / folder).rglob("*.py"):
             for number in re.findall(r"\b[Cc]laim C(\d+)\b", path.read_text()):
                 assert int(number) in CLAIMS, f"{path} mentions claim C{number}, which is not in design/claims.md"

@@ -4,40 +4,27 @@ import sys
 
 import pytest
 
+from countless import cli
+from countless.cli import commands
 from support.commands import run_command
 
 
-@pytest.mark.parametrize(
-    ("words", "package"),
-    [
-        ("lab attack", "joblib"),
-        ("lab attack", "scipy"),
-        ("lab audit", "scipy"),
-        ("lab report", "plotly"),
-        ("lab report", "joblib"),
-        ("lab scaling", "joblib"),
-        ("lab scaling --out figures", "plotly"),
-    ],
-)
-def test_lab_command_names_its_extra(words: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    result = run_command(*words.split())
-    error = f"countless: {package} is not installed; run: pip install 'countless[lab]'\n"
+def test_coordinator_names_the_extra_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "countless.server.serve", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = run_command("serve")
+    error = "countless: uvicorn is not installed; run: pip install 'countless[server]'\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", error)
 
 
-@pytest.mark.parametrize(("words", "package", "module"), [
-    ("demo", "rich.console", "countless.demo.acts"),
-    ("serve", "uvicorn", "countless.server.serve"),
-])  # fmt: skip
-def test_other_commands_name_the_extra_of_the_server(
-    words: str, package: str, module: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.setitem(sys.modules, package, None)
+@pytest.mark.parametrize("words", ["demo", "demo --keep", "lab", "lab attack --scheme hyz"])
+def test_without_the_lab_its_commands_name_what_installs_it(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "entry_points", lambda group: ())
+    monkeypatch.setattr(cli, "OTHERS", {})
     result = run_command(*words.split())
-    error = f"countless: {package.partition('.')[0]} is not installed; run: pip install 'countless[server]'\n"
+    error = "countless: countless-lab is not installed; run: pip install 'countless[server,lab]'\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", error)
+    assert "demo" not in run_command("--help").stdout
 
 
 @pytest.mark.parametrize("words", ["", "demo", "get hits"])

@@ -11,8 +11,8 @@ from urllib.request import urlopen
 import pytest
 
 import countless
-from countless.lab.arena.adversaries.stop_after_jump import StopAfterJump
-from countless.lab.arena.registry import ADVERSARIES
+from countless_lab.arena.adversaries.stop_after_jump import StopAfterJump
+from countless_lab.arena.registry import ADVERSARIES
 from support.commands import run_command
 from support.service import TIMEOUT_S, Server, environment
 
@@ -32,9 +32,9 @@ ELSEWHERE = {
     "countless restore": "server/test_budget_failures.py",
     "countless health": "server/test_systemd.py",
     "countless site forget": "cli/test_service.py",
-    "countless lab report": "cli/test_report.py",
-    "countless lab scaling": "lab/arena/test_scaling.py",
-    "countless lab audit": "lab/audit/test_audit_command.py",
+    "countless lab report": "../lab/lab/tests/cli/test_report.py",
+    "countless lab scaling": "../lab/tests/arena/test_scaling.py",
+    "countless lab audit": "../lab/tests/audit/test_audit_command.py",
     "countless budget watch": "cli/test_budget.py",
     "gunicorn": "server/test_prefork.py",
     "uvicorn": "docs/test_limit_requests_page.py",

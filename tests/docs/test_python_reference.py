@@ -84,7 +84,7 @@ PUBLIC_NAMES = {
     "Budget": "add_site held limit messages name remove_site reset resets_at set_limit site sites spent usage",
     "SpendingSite": "held reserve room spent take",
     "Usage": "leaked limit lower state upper",
-    "Family": "add_site answer messages name overflow remove_site scheme site sites state top total",
+    "Family": "add_site answer messages name overflow remove_site site sites state top total",
     "LabelSite": "add inc",
     "LabelCount": "contains estimate label lower upper",
     "Top": "labels overflow share state total",

@@ -13,8 +13,8 @@ import countless
 from countless.core.answer import State
 from countless.core.family.steps import CertainSteps
 from countless.errors import InvalidParameter, NoWindows
-from countless.inprocess.family import Family, FamilyScheme
-from countless.lab.simulation.labels import zipf_labels
+from countless.inprocess.family import Family
+from countless_lab.simulation.labels import zipf_labels
 
 START = 1_763_002_800.0  # the beginning of an hour
 EVENTS = st.lists(
@@ -57,21 +57,20 @@ def check_top(family: Family, truth: Counter[str], share: Fraction, below: Fract
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("scheme", "most"), [("deterministic", 60_000), ("lattice", 30_000)])
-def test_a_million_events_of_ten_thousand_labels_cost_few_messages(scheme: FamilyScheme, most: int) -> None:
-    family, truth = Family(sites=100, epsilon=0.01, scheme=scheme, seed=1), Counter[str]()
+def test_a_million_events_of_ten_thousand_labels_cost_few_messages() -> None:
+    family, truth = Family(sites=100, epsilon=0.01), Counter[str]()
     sites = [family.site(name) for name in family.sites]
     for site, label in zipf_labels(sites=100, labels=10_000, events=1_000_000, seed=1):
         sites[site].add(label)
         truth[label] += 1
-    assert family.messages.total <= most
+    assert family.messages.total <= 60_000
     assert family.total().contains(1_000_000)
     wrong = [label for label, count in truth.items() if not family.answer(label).contains(count)]
     assert not wrong
     heavy = {label for label, count in truth.items() if count >= 20_000}
     listed = {str(each.label) for each in family.top(share=0.02).labels}
     assert heavy <= listed
-    assert min(truth[label] for label in listed) >= (10_000 if scheme == "deterministic" else 0)
+    assert min(truth[label] for label in listed) >= 10_000
 
 
 def test_total_and_top_hold_while_sites_count_labels_that_are_new_in_each_round() -> None:
@@ -150,10 +149,9 @@ def test_overflow_keeps_the_total_and_the_bounds() -> None:
     assert family.answer("x").contains(10)
 
 
-@pytest.mark.parametrize("scheme", ["deterministic", "lattice"])
-def test_windows_are_families_of_their_own_and_the_last_one_is_exact(scheme: FamilyScheme) -> None:
+def test_windows_are_families_of_their_own_and_the_last_one_is_exact() -> None:
     now = [START]
-    family = Family(sites=3, epsilon=0.1, scheme=scheme, seed=1, per="hour", clock=lambda: now[0])
+    family = Family(sites=3, epsilon=0.1, per="hour", clock=lambda: now[0])
     site = family.site(0)
     for number in range(9_000):
         now[0] = START + number
@@ -161,9 +159,8 @@ def test_windows_are_families_of_their_own_and_the_last_one_is_exact(scheme: Fam
         site.add("bulk", 2)
     assert family.total("last").contains(3 * 3600)
     assert family.total("now").contains(3 * 1800)
-    if scheme == "deterministic":
-        assert [family.answer(f"label-{number}", "last").estimate for number in range(4)] == [900] * 4
-        assert family.top(0.5, "last").labels[0].estimate == 7200
+    assert [family.answer(f"label-{number}", "last").estimate for number in range(4)] == [900] * 4
+    assert family.top(0.5, "last").labels[0].estimate == 7200
     before = family.messages.total
     now[0] = START  # the clock is put back: events stay in the last window that it has shown
     site.add("late")
@@ -224,8 +221,6 @@ def test_family_is_a_name_of_the_package() -> None:
     [
         {"sites": -1},
         {"epsilon": 0},
-        {"scheme": "dithered"},
-        {"scheme": "lattice", "delta": 0},
         {"name": 3},
         {"label_cap": -1},
         {"per": "week"},

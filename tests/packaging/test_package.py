@@ -1,70 +1,117 @@
-"""What is built is what works: wheel and sdist, a bare client, and the demo from a fresh environment."""
+"""What is built is what works: wheels and sdists, a bare client, and the demo from a fresh environment."""
 
 import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 import countless
+import countless_lab
 from support.service import environment
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
 
 
+FOLDERS = {"countless": ROOT / "src", "countless_lab": ROOT / "lab/src"}  # by package
+
+
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", folder], cwd=ROOT, check=True, capture_output=True
-    )
+    command = [sys.executable, "-m", "hatchling", "build", "-d", str(folder)]
+    for project in (ROOT, ROOT / "lab"):
+        subprocess.run(command, cwd=project, check=True, capture_output=True)
     return folder
 
 
 @pytest.fixture(scope="module")
 def wheel(built: Path) -> Path:
-    (path,) = built.glob("*.whl")
+    (path,) = built.glob("countless-*.whl")
     return path
 
 
-def test_wheel_and_sdist_have_the_version_of_the_package(built: Path) -> None:
-    assert {path.name for path in built.iterdir()} == {
-        f"countless-{countless.__version__}-py3-none-any.whl",
-        f"countless-{countless.__version__}.tar.gz",
-    }
+@pytest.fixture(scope="module")
+def lab_wheel(built: Path) -> Path:
+    (path,) = built.glob("countless_lab-*.whl")
+    return path
 
 
-def test_wheel_has_the_files_of_the_package_only(wheel: Path) -> None:
-    package = {
-        str(path.relative_to(ROOT / "src"))
-        for path in (ROOT / "src/countless").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+def test_wheels_and_sdists_have_the_version_of_the_package(built: Path) -> None:
+    version = countless.__version__
+    ends = ("-py3-none-any.whl", ".tar.gz")
+    assert {path.name for path in built.iterdir()} == {f"{name}-{version}{end}" for name in FOLDERS for end in ends}
+
+
+def test_distributions_name_the_same_version_of_each_other() -> None:
+    product, lab = (
+        tomllib.loads((ROOT / path).read_text(encoding="utf-8"))["project"]
+        for path in ("pyproject.toml", "lab/pyproject.toml")
+    )
+    assert countless_lab.__version__ == countless.__version__
+    assert product["optional-dependencies"]["lab"] == [f"countless-lab=={countless.__version__}"]
+    assert lab["dependencies"] == [f"countless[server]=={countless.__version__}"]
+    assert set(lab["optional-dependencies"]["figures"]) <= set(product["optional-dependencies"]["dev"])
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_wheel_has_the_files_of_its_package_only(package: str, built: Path) -> None:
+    """No tests, no simulator, and nothing of the other distribution."""
+    (path,) = built.glob(f"{package}-*.whl")
+    expected = {
+        str(file.relative_to(FOLDERS[package]))
+        for file in (FOLDERS[package] / package).rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
     }
-    inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert inside == package
+    inside = {name for name in zipfile.ZipFile(path).namelist() if ".dist-info/" not in name}
+    assert inside == expected
+    assert {name.split("/")[0] for name in inside} == {package}
+    assert not [name for name in inside if re.search(r"\b(tests?|simulator)/", name)]
+
+
+def test_metadata_of_the_product_names_no_array_library(wheel: Path) -> None:
+    text = metadata(wheel)
+    assert re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*$", text, re.MULTILINE) == ["msgspec", "websockets"]
+    named = {match[0] for match in re.findall(r"^Requires-Dist: ([\w-]+)(.*extra == '(?!dev)\w+')", text, re.MULTILINE)}
+    assert not named & {"numpy", "scipy", "plotly", "joblib"}
 
 
 def test_readme_of_the_package_has_no_relative_links(wheel: Path) -> None:
     """Package indexes show it elsewhere."""
-    with zipfile.ZipFile(wheel) as archive:
-        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        text = archive.read(metadata).decode()
+    text = metadata(wheel)
     assert "# Countless" in text
     assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
     assert re.search(rf"\]\(https://\S+/raw/v{countless.__version__}/docs/images/kill.svg\)", text)
     assert re.search(rf"\]\(https://\S+/blob/v{countless.__version__}/docs/guides/limit-spending.md\)", text)
 
 
-def test_sdist_has_the_tests(built: Path) -> None:
-    (path,) = built.glob("*.tar.gz")
+def metadata(wheel: Path) -> str:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(name).decode()
+
+
+@pytest.mark.parametrize(
+    ("package", "expected"),
+    [
+        (
+            "countless",
+            {"tests/README.md", "src/countless/__init__.py", "docs/index.md", "design/claims.md", "conftest.py"},
+        ),
+        ("countless_lab", {"tests/test_confidence.py", "src/countless_lab/__init__.py"}),
+    ],
+)
+def test_sdist_has_the_tests(package: str, expected: set[str], built: Path) -> None:
+    (path,) = built.glob(f"{package}-*.tar.gz")
     with tarfile.open(path) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"pyproject.toml", "README.md", "LICENSE", "tests/README.md", "src/countless/__init__.py"} <= names
-    assert {"docs/index.md", "design/claims.md"} <= names
+        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    assert {"pyproject.toml", "README.md", "LICENSE", *expected} <= names
+    assert (ROOT / "lab/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
 @pytest.fixture
@@ -95,9 +142,13 @@ def test_client_in_a_fresh_environment_installs_nothing_heavy(fresh: Path) -> No
 
 
 @pytest.mark.soak
-def test_demo_runs_in_a_fresh_environment_with_the_lock_file_of_the_server(fresh: Path) -> None:
+def test_demo_runs_in_a_fresh_environment_with_the_lock_file_of_the_server(fresh: Path, lab_wheel: Path) -> None:
     requirements = ROOT / "requirements/server.txt"
     pip(fresh, "install", "--quiet", "--no-compile", "--require-hashes", "-r", str(requirements))
+    without = subprocess.run([fresh, "-m", "countless", "demo"], capture_output=True, text=True, check=False, cwd="/")
+    assert (without.returncode, without.stdout) == (2, "")
+    assert without.stderr.endswith("run: pip install 'countless[server,lab]'\n")
+    pip(fresh, "install", "--quiet", "--no-compile", "--no-deps", str(lab_wheel))
     output = run(fresh, "-m", "countless.cli.main", "demo", "--events", "100000")
     assert "A rate limiter reads the total" in output
 

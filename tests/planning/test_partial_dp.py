@@ -7,13 +7,13 @@ from math import ceil, cosh, exp, inf, log, log2, sqrt, tanh
 import pytest
 
 from countless.errors import InvalidParameter, UnknownName
-from countless.lab.audit.inputs import INPUTS
 from countless.planning.partial_dp.paper import paper_constant
 from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp, trivial_reports
 from countless.planning.partial_dp.proven import Noisy, bound, reports_quantile
 from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
+from countless_lab.audit.inputs import INPUTS
 
 pytestmark = pytest.mark.slow
 

@@ -9,16 +9,16 @@ from countless.errors import InvalidParameter
 from countless.planning.dithered.check import check_dithered
 from countless.planning.dithered.plan import DitheredPlan
 from countless.planning.plan import MAX_SITES, check_request
-from countless.schemes.compare import CALIBRATIONS
+from countless.schemes.compare import calibrations
 
 NEARLY_HALF, NEARLY_ONE = 0.49999999999999994, 0.9999999999999999
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CALIBRATIONS)
+@pytest.mark.parametrize("name", calibrations())
 @pytest.mark.parametrize("sites", [1, pytest.param(12, marks=pytest.mark.soak)])
 def test_extreme_requests_have_a_plan(name: str, sites: int) -> None:
-    calibrate = CALIBRATIONS[name]
+    calibrate = calibrations()[name]
     for alpha, eta in product((MIN_ALPHA, NEARLY_HALF), (MIN_PROBABILITY, NEARLY_ONE)):
         plan = calibrate(sites, alpha, eta)
         assert 0 < plan.messages_per_efold < float("inf"), (sites, alpha, eta)
@@ -27,10 +27,10 @@ def test_extreme_requests_have_a_plan(name: str, sites: int) -> None:
             check_dithered(plan)
 
 
-@pytest.mark.parametrize("name", CALIBRATIONS)
+@pytest.mark.parametrize("name", calibrations())
 def test_cost_times_alpha_converges_for_small_alpha(name: str) -> None:
     """A constant over alpha; only the bound of the oblivious schemes has a logarithm of alpha in it."""
-    calibrate = CALIBRATIONS[name]
+    calibrate = calibrations()[name]
     costs = [calibrate(30, alpha, 1e-3).messages_per_efold * alpha for alpha in (1e-7, 1e-14)]
     assert costs[1] == pytest.approx(costs[0], rel=0.08)
 

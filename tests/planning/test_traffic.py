@@ -2,8 +2,6 @@
 
 import pytest
 
-from countless.lab.simulation.registry import stream_named
-from countless.lab.simulation.run import fast_run
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.ready_made import quick_plan_dithered
 from countless.planning.oblivious.lattice import plan_lattice
@@ -18,6 +16,8 @@ from countless.planning.traffic import (
     round_messages,
     zipf,
 )
+from countless_lab.simulation.registry import stream_named
+from countless_lab.simulation.run import fast_run
 
 
 def test_shares_sum_to_one_and_equal_sites_are_one_group() -> None:

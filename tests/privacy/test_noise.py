@@ -13,7 +13,6 @@ import pytest
 from scipy.special import chdtrc
 
 from countless.errors import InvalidParameter, MissingExtra
-from countless.lab.audit.transcripts import log_pmf
 from countless.privacy import noise as noise_module
 from countless.privacy.noise import (
     Noise,
@@ -24,6 +23,7 @@ from countless.privacy.noise import (
     noise_from,
 )
 from countless.randomness import SeededRandom, SystemRandom
+from countless_lab.audit.transcripts import log_pmf
 
 DRAWS = 10_000
 
@@ -115,5 +115,5 @@ def test_noise_without_opendp(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(noise_from(SystemRandom()), OpenDPNoise)
     monkeypatch.setattr(noise_module, "find_spec", lambda _: None)
     assert isinstance(noise_from(SystemRandom()), RandomSourceNoise)
-    with pytest.raises(MissingExtra, match=r"countless\[lab\]"):
+    with pytest.raises(MissingExtra, match=r"countless\[dp\]"):
         OpenDPNoise()

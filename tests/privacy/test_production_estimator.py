@@ -9,14 +9,14 @@ import pytest
 from countless.core.estimator import Effect
 from countless.core.ledger import Entry
 from countless.core.messages import SiteId
-from countless.lab.audit.exact_audit import audit_exactly
-from countless.lab.audit.mechanisms import Mechanism, correct
-from countless.lab.audit.run import TINY
 from countless.planning.partial_dp.planner import PartialDPPlan, plan_partial_dp
 from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape
 from countless.randomness import SeededRandom
 from countless.schemes.partial_dp import NoisyPhaseEstimator
+from countless_lab.audit.exact_audit import audit_exactly
+from countless_lab.audit.mechanisms import Mechanism, correct
+from countless_lab.audit.run import TINY
 
 STEP = 10
 

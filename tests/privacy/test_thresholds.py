@@ -5,10 +5,10 @@ from fractions import Fraction
 import pytest
 
 from countless.errors import InvalidParameter
-from countless.lab.audit.exact_audit import TapeNoise
 from countless.privacy.noise import RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
 from countless.randomness import SeededRandom
+from countless_lab.audit.exact_audit import TapeNoise
 
 SHAPE = PhasedShape(3, 4, Fraction(2), 2, Fraction(3))
 

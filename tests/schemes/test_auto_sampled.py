@@ -2,8 +2,8 @@
 
 import pytest
 
-from countless.lab.simulation.registry import stream_named
-from countless.lab.simulation.run import fast_run
+from countless_lab.simulation.registry import stream_named
+from countless_lab.simulation.run import fast_run
 
 RUNS = 36
 

@@ -16,14 +16,14 @@ from countless.core.random_source import RandomSource
 from countless.core.site import Site
 from countless.core.site_states import Presence
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
-from countless.lab.simulation.fast import FastWorld
-from countless.lab.simulation.registry import stream_named
-from countless.lab.simulation.world import World
 from countless.planning.dithered.check import check_dithered
 from countless.planning.dithered.plan import DitheredPlan
 from countless.randomness import SeededRandom
 from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.dithered import MAX_EXACT, DitheredEstimator, _fraction
+from countless_lab.simulation.fast import FastWorld
+from countless_lab.simulation.registry import stream_named
+from countless_lab.simulation.world import World
 from support.plans import dithered_plan
 from support.rng import ScriptedRandom
 

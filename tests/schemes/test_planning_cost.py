@@ -128,7 +128,7 @@ def test_seeded_run_does_not_depend_on_plans_made_before(adversary: str, monkeyp
     runs = []
     for exponents in ((), (9, 13, 17)):
         for scheme in CANDIDATES["oblivious"]:
-            caches = tuple(PlanCache(cache._calibrate) for cache in scheme.caches)
+            caches = tuple(PlanCache(cache.calibrate) for cache in scheme.caches)
             monkeypatch.setattr(scheme, "caches", caches)
             for exponent in exponents:
                 caches[0].plan(160, 0.1, 2.0**-exponent)

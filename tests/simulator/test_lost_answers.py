@@ -10,9 +10,9 @@ from countless.server.connection import Connection
 from countless.server.sessions.owed import Owed
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
-from countless.simulator.trial import Trial
 from countless.wire.families import FamilySync
 from countless.wire.frames import UpItem
+from simulator.trial import Trial
 
 LOST = 4  # of each process, so that the world can become quiet
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from countless.simulator import outcomes, reader
-from countless.simulator.runs import Run
-from countless.simulator.trial import Trial
+from simulator import outcomes, reader
+from simulator.runs import Run
+from simulator.trial import Trial
 
 RECORD = Path(__file__).with_name("outcomes.txt")
 

@@ -35,12 +35,12 @@ from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.pending import PendingChanges
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.simulator import outcomes
-from countless.simulator.runs import Run
-from countless.simulator.trial import PROFILES, Trial
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
 from countless.wire.keys import Key
+from simulator import outcomes
+from simulator.runs import Run
+from simulator.trial import PROFILES, Trial
 from support import cluster_mutants, copy_mutants, fork_mutants, restore_mutants, session_mutants
 
 SEEDS = 64  # `make soak` has 100,000

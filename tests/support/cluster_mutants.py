@@ -8,7 +8,7 @@ from countless.server.cluster.broker import LOG_STREAM
 from countless.server.cluster.lease_keeper import LeaseKeeper
 from countless.server.cluster.log_store import Fenced, LogStore
 from countless.server.cluster.records import Body, Record, decode_body
-from countless.simulator.broker import Message, SimulatedBroker
+from simulator.broker import Message, SimulatedBroker
 
 
 def appends_without_fencing(patch: pytest.MonkeyPatch) -> None:

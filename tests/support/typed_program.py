@@ -80,7 +80,7 @@ def in_process() -> None:
     assert_type((tracker.answer.bounds, tracker.answer.state), tuple[tuple[float, float], State])
     assert_type((tracker.window(), tracker.rate()), tuple[SpanCount, SpanRate])
     assert_type(countless.Budget(10).usage, Usage)
-    assert_type(countless.Family(scheme="lattice").top(), Top)
+    assert_type(countless.Family().top(), Top)
     distribution = countless.Distribution()
     assert_type((distribution.quantile(0.5), distribution.rank(3)), tuple[Quantile | None, Rank])
 
@@ -90,7 +90,6 @@ def mistakes(client: countless.Client) -> None:
     countless.Tracker(scheme="ditherd")  # type: ignore[arg-type]
     countless.Tracker(adversary="nice")  # type: ignore[arg-type]
     countless.Tracker(per="fortnight")  # type: ignore[arg-type]
-    countless.Family(scheme="exact")  # type: ignore[arg-type]
     client.counter("a", per="year")  # type: ignore[arg-type]
     client.counter("a").add(1.5)  # type: ignore[arg-type]
     client.counter("a").labels(code=None)  # type: ignore[arg-type]

@@ -18,8 +18,8 @@ from countless.core.messages import (
 from countless.core.site import Site
 from countless.core.triggers import Trigger
 from countless.inprocess.network import MemoryNetwork
-from countless.lab.simulation import world as simulation
 from countless.randomness import SeededRandom
+from countless_lab.simulation import world as simulation
 
 COUNTER = "hits"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from countless import __version__, cli
+from countless.errors import MissingExtra
 
 
 def build(words: Sequence[str] = ()) -> typer.Typer:
@@ -37,19 +39,31 @@ def build(words: Sequence[str] = ()) -> typer.Typer:
 def _group(package: ModuleType, words: Sequence[str], **settings: Any) -> typer.Typer:
     panels: dict[str, tuple[str, ...]] = package.PANELS
     places = {name: panel for panel, names in panels.items() for name in names}
+    homes = _homes(words) if package is cli else {name: f"{package.__name__}.{name}" for name in places}
 
     class InOrder(TyperGroup):  # without it, nouns come after all other commands
         def list_commands(self, ctx: Any) -> list[str]:
-            return [name for name in places if name in self.commands]
+            return [name for name in (*places, *homes.keys() - places) if name in self.commands]
 
     app = typer.Typer(cls=InOrder, help=package.__doc__, pretty_exceptions_enable=False, **settings)
-    for name in set(places).intersection(words[:1]) or places:
-        module = import_module(f"{package.__name__}.{name}")
+    for name in set(homes).intersection(words[:1]) or homes:
+        module, panel = import_module(homes[name]), places.get(name, "Other")
         noun = _group(module, words[1:]) if hasattr(module, "PANELS") else getattr(module, "app", None)
         if noun is not None:
-            app.add_typer(noun, name=name, rich_help_panel=places[name])
+            app.add_typer(noun, name=name, rich_help_panel=panel)
         else:
             context = getattr(module, "CONTEXT_SETTINGS", None)
-            command = app.command(epilog=module.EXAMPLE, context_settings=context, rich_help_panel=places[name])
+            command = app.command(epilog=module.EXAMPLE, context_settings=context, rich_help_panel=panel)
             command(getattr(module, name))
     return app
+
+
+def _homes(words: Sequence[str]) -> dict[str, str]:
+    """The module of each command. Those of other packages are looked for only if `words` name none of ours."""
+    own = {name: f"{cli.__name__}.{name}" for names in cli.PANELS.values() for name in names if name not in cli.LAB}
+    if own.keys() & set(words[:1]):
+        return own
+    others = {entry.name: entry.value for entry in entry_points(group="countless.commands")} | cli.OTHERS
+    if words[:1] and words[0] in cli.LAB and words[0] not in others:
+        raise MissingExtra("countless-lab", "server,lab")
+    return others | own

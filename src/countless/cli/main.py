@@ -39,10 +39,10 @@ def main() -> None:
     except CountlessError as error:
         _fail(error)
     except ModuleNotFoundError as missing:
-        extra = "lab" if words[:1] == ["lab"] else "server"
+        needed = "countless-lab[figures]" if words[:1] == ["lab"] else "countless[server]"
         if not missing.name or missing.name.startswith("countless"):
             raise
-        _fail(f"{missing.name.partition('.')[0]} is not installed; run: pip install 'countless[{extra}]'")
+        _fail(f"{missing.name.partition('.')[0]} is not installed; run: pip install '{needed}'")
     except OSError as error:  # a full disk, a file that this user may not write
         if error.filename is None and error.errno not in (ENOSPC, EDQUOT):
             raise

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 import typer
@@ -15,14 +14,12 @@ from countless.cli.numbers import events_per_second, number_of_events, number_of
 from countless.cli.options import Json, refuse_unused
 from countless.core.budget.amounts import require_amount, require_slack
 from countless.errors import InvalidParameter
-from countless.lab.simulation.baselines import flush_messages_of_trace
-from countless.lab.simulation.traces import read_trace
 from countless.planning.baselines import FLUSH_PERIODS_S
 from countless.planning.budget import least_messages, most_messages
 from countless.planning.deterministic import DeterministicPlan
 from countless.planning.failure_budget import round_eta
 from countless.planning.plan import MAX_SITES, Plan, RoundPlan, check_request
-from countless.planning.traffic import Group, flush_messages, groups_of, messages_until
+from countless.planning.traffic import Group, flush_messages, messages_until
 from countless.planning.traffic import zipf as zipf_shares
 from countless.schemes.compare import DAY, Candidate, compare, crossovers, eligible, messages_on_day
 
@@ -55,9 +52,6 @@ def plan(
         typer.Option(help="Instead: price a budget with this limit, such as 50M."),
     ] = None,
     slack: Annotated[str, typer.Option(help="With --budget: leave at most this share unused at a refusal.")] = "1%",
-    trace: Annotated[
-        Path | None, typer.Option(help="Price the traffic of this file, a CSV or CSV.gz with t,site.")
-    ] = None,
     zipf: Annotated[
         float | None, typer.Option(help="Price uneven traffic: a share of 1/i^ZIPF for the i-th site.")
     ] = None,
@@ -68,7 +62,7 @@ def plan(
 ) -> None:
     """Compare schemes for a fleet, or price a budget, before deploying it."""
     if budget is not None:
-        others = ("alpha", "delta", "eta", "adversary", "rate", "trace", "zipf", "events")
+        others = ("alpha", "delta", "eta", "adversary", "rate", "zipf", "events")
         refuse_unused(context, "only without --budget", *others)
         return _plan_budget(number_of_units("budget", budget), sites, share("slack", slack), as_json)
     refuse_unused(context, "only with --budget", "slack")
@@ -76,10 +70,10 @@ def plan(
     eta_of_round = round_eta(delta, TYPICAL_ROUND)
     if eta is not None:
         eta_of_round = eta
-    if trace is not None or zipf is not None:
-        traffic = _traffic(trace, zipf, sites, events, per_second)
+    if zipf is not None:
+        traffic = _zipf_traffic(zipf, sites, events, per_second)
         lines = compare(traffic.sites, alpha, eta_of_round, adversary, traffic.groups)
-        return _print_traffic(traffic, lines, alpha, adversary, as_json)
+        return print_traffic(traffic, lines, alpha, adversary, as_json)
     refuse_unused(context, "only with --zipf", "events")
     per_day = None if per_second is None else DAY * per_second
     lines = compare(sites, alpha, eta_of_round, adversary)
@@ -88,7 +82,7 @@ def plan(
     return _print(Console(), lines, per_day, alpha, eta_of_round, adversary)
 
 
-class _Traffic(NamedTuple):
+class Traffic(NamedTuple):
     name: str
     sites: int
     groups: list[Group]
@@ -96,26 +90,17 @@ class _Traffic(NamedTuple):
     flushes: dict[str, int]  # messages, by interval
 
 
-def _traffic(trace: Path | None, zipf: float | None, sites: int, events: str | None, rate: float | None) -> _Traffic:
-    if trace is None:
-        if not 0 <= (exponent := zipf or 0.0) <= MAX_ZIPF:
-            raise InvalidParameter("zipf", zipf, f"a number from 0 to {MAX_ZIPF}")
-        check_request(sites, 0.01, 0.5)
-        number, groups, per_second = number_of_events(events or "1e9"), zipf_shares(sites, exponent), rate or 10_000.0
-        flushes = {f"{s}s": round(flush_messages(groups, number, per_second, s)) for s in FLUSH_PERIODS_S}
-        name = f"Zipf {exponent:g}, {per_second:,g} events/s{'' if rate else ' assumed'}"
-        return _Traffic(name, sites, groups, number, flushes)
-    for parameter, value in (("zipf", zipf), ("events", events), ("rate", rate)):
-        if value is not None:
-            raise typer.TyperException(f"--{parameter} can't be used with --trace: the trace has its own")
-    recorded = read_trace(trace)
-    number, sites = recorded.length, recorded.sites
-    groups = groups_of(recorded.count(site, number) for site in range(sites))
-    flushes = {f"{s}s": flush_messages_of_trace(recorded, number, s) for s in FLUSH_PERIODS_S}
-    return _Traffic(trace.name, sites, groups, number, flushes)
+def _zipf_traffic(exponent: float, sites: int, events: str | None, rate: float | None) -> Traffic:
+    if not 0 <= exponent <= MAX_ZIPF:
+        raise InvalidParameter("zipf", exponent, f"a number from 0 to {MAX_ZIPF}")
+    check_request(sites, 0.01, 0.5)
+    number, groups, per_second = number_of_events(events or "1e9"), zipf_shares(sites, exponent), rate or 10_000.0
+    flushes = {f"{s}s": round(flush_messages(groups, number, per_second, s)) for s in FLUSH_PERIODS_S}
+    name = f"Zipf {exponent:g}, {per_second:,g} events/s{'' if rate else ' assumed'}"
+    return Traffic(name, sites, groups, number, flushes)
 
 
-def _print_traffic(traffic: _Traffic, lines: dict[str, Candidate], alpha: float, adversary: str, as_json: bool) -> None:
+def print_traffic(traffic: Traffic, lines: dict[str, Candidate], alpha: float, adversary: str, as_json: bool) -> None:
     plans = {name: cast(DeterministicPlan | RoundPlan, line.plan) for name, line in lines.items()}
     until = {name: messages_until(plan, traffic.groups, traffic.events) for name, plan in plans.items()}
     if as_json:

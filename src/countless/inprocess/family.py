@@ -5,26 +5,20 @@ The sites and the coordinator are those of `countless.core.family`; only the tra
 
 from collections.abc import Callable, Iterable
 from time import time
-from typing import Literal, get_args
 
 from countless.core.answer import State
 from countless.core.calendar import Calendar, Per, require_calendar
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.lattice import LatticeCoordinator, LatticeSite, LatticeSteps
 from countless.core.family.messages import OVERFLOW
 from countless.core.family.site import LABEL_CAP, FamilySite, require_label
 from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.core.parameters import require_integer
-from countless.errors import InvalidParameter, UnknownName
+from countless.errors import InvalidParameter
 from countless.inprocess.family_windows import FamilyWindows
 from countless.inprocess.network import Traffic
 from countless.inprocess.site_names import site_names
-from countless.randomness import SeededRandom, SystemRandom
-
-FamilyScheme = Literal["deterministic", "lattice"]
-SCHEMES: tuple[FamilyScheme, ...] = get_args(FamilyScheme)
 
 
 class Family:
@@ -41,7 +35,7 @@ class Family:
     >>> family.messages.total < 5_000
     True
 
-    With windows, answers are of the window `now`, or of the `last` one, which is exact with `deterministic`.
+    With windows, answers are of the window `now`, or of the `last` one, which is exact.
 
     >>> i = 0
     >>> family = Family(sites=2, per="hour", clock=lambda: 1_763_002_800 + i)
@@ -53,10 +47,6 @@ class Family:
     Args:
         sites: As for `Tracker`.
         epsilon: The error of a label that is allowed, as a share of the total.
-        scheme: With `deterministic` every answer is certain. `lattice` needs fewer messages; its interval of a label
-            holds at any one moment with probability 1 - delta, if the traffic does not react to the answers.
-        delta: For `lattice`.
-        seed: For `lattice`; makes every run the same.
         name: Its name.
         label_cap: How many labels a site counts by name; events of further ones are in `overflow` and in the total.
         per, tz, anchor, clock: Windows, as for `Tracker`.
@@ -66,10 +56,7 @@ class Family:
         self,
         sites: int | Iterable[SiteName] = 10,
         epsilon: float = 0.01,
-        scheme: FamilyScheme = "deterministic",
         *,
-        delta: float = 0.05,
-        seed: int | None = None,
         name: str = "family",
         label_cap: int = LABEL_CAP,
         per: Per | None = None,
@@ -85,24 +72,17 @@ class Family:
         calendar = None if per is None else Calendar(per, tz, anchor)
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
-        if scheme not in SCHEMES:
-            raise UnknownName("scheme", scheme, SCHEMES)
         self.name = name
-        self.scheme = scheme
-        rng = SystemRandom() if seed is None else SeededRandom(seed)
-
-        def new_site(site_id: SiteId) -> FamilySite:
-            if scheme == "lattice":
-                return LatticeSite(name, rng.spawn("site", *site_id), cap=label_cap)
-            return FamilySite(name, cap=label_cap)
-
-        def new_coordinator(fleet: list[SiteId]) -> FamilyCoordinator:
-            if scheme == "lattice":
-                return LatticeCoordinator(name, LatticeSteps(epsilon, delta), fleet=fleet)
-            return FamilyCoordinator(name, CertainSteps(epsilon), fleet=fleet)
-
-        self._windows = FamilyWindows(fleet, new_coordinator, new_site, calendar, clock)
+        self._label_cap = label_cap
+        self._epsilon = epsilon
+        self._windows = FamilyWindows(fleet, self._new_coordinator, self._new_site, calendar, clock)
         self._lock = self._windows.lock
+
+    def _new_site(self, site_id: SiteId) -> FamilySite:
+        return FamilySite(self.name, cap=self._label_cap)
+
+    def _new_coordinator(self, fleet: list[SiteId]) -> FamilyCoordinator:
+        return FamilyCoordinator(self.name, CertainSteps(self._epsilon), fleet=fleet)
 
     def __repr__(self) -> str:
         return f"<Family {self.name!r}: {self._windows.named('now')!r}; {self.messages.total:,} messages>"

@@ -28,13 +28,13 @@ class PlanCache(Generic[P]):
     """Plans of one calibration. Nothing is evicted: a plan is a few kilobytes, a counter needs a few dozen."""
 
     def __init__(self, calibrate: Callable[[int, float, float], P]) -> None:
-        self._calibrate = calibrate
+        self.calibrate = calibrate
         self._plans: dict[tuple[int, float, float], P] = {}
 
     def plan(self, sites: int, alpha: float, eta: float) -> P:
         key = (round_up_sites(sites), alpha, eta)
         if key not in self._plans:
-            self._plans[key] = self._calibrate(*key)
+            self._plans[key] = self.calibrate(*key)
         return self._plans[key]
 
     def cached(self, sites: int, alpha: float, eta: float) -> P | None:

@@ -101,7 +101,7 @@ class OpenDPNoise:
 
     def __init__(self) -> None:
         if find_spec("opendp") is None:
-            raise MissingExtra("opendp", "lab")
+            raise MissingExtra("opendp", "dp")
 
     def laplace(self, scale: Fraction) -> int:
         exact = check_scale(scale)

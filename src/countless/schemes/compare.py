@@ -7,33 +7,38 @@ from math import exp, log
 
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.planner import plan_dithered
-from countless.planning.oblivious.blocks import plan_blocks
-from countless.planning.oblivious.hyz import plan_hyz
 from countless.planning.oblivious.lattice import plan_lattice
 from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled
 from countless.planning.traffic import Group, messages_per_efold
+from countless.schemes.planned import PlannedScheme
 from countless.schemes.registry import SCHEMES, is_safe_against, require_adversary
 
 DAY = 86_400
+Calibration = Callable[[int, float, float], Plan]
 
 
 def _deterministic(sites: int, alpha: float, eta: float) -> Plan:
     return plan_deterministic(sites, alpha)
 
 
-# The plan of each scheme. `sampled` is priced for large steps, which a counter has most of the time.
-CALIBRATIONS: dict[str, Callable[[int, float, float], Plan]] = {
+# The plan of each scheme of ours. `sampled` is priced for large steps, which a counter has most of the time.
+CALIBRATIONS: dict[str, Calibration] = {
     "deterministic": _deterministic,
     "dithered": plan_dithered,
     "sampled": partial(plan_sampled, least_step=2**24),
     "partial_dp": plan_partial_dp,
     "partial_dp_paper": partial(plan_partial_dp, calibration="paper"),
     "lattice": plan_lattice,
-    "blocks": plan_blocks,
-    "hyz": plan_hyz,
 }
+
+
+def calibrations() -> dict[str, Calibration]:
+    """With those of other packages, whose schemes have them in their caches."""
+    planned = {name: scheme for name, scheme in SCHEMES.items() if issubclass(scheme, PlannedScheme)}
+    others = {name: scheme.caches[-1].calibrate for name, scheme in planned.items() if name not in CALIBRATIONS}
+    return CALIBRATIONS | others
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def compare(
     groups = groups or [Group(sites, 1 / sites)]
     deterministic = messages_per_efold(plan_deterministic(sites, alpha), groups)
     candidates = []
-    for name, calibrate in CALIBRATIONS.items():
+    for name, calibrate in calibrations().items():
         plan = calibrate(sites, alpha, eta)
         cost, safe = messages_per_efold(plan, groups), SCHEMES[name].safe_against
         candidates.append(Candidate(name, cost, cost / deterministic, safe, is_safe_against(name, adversary), plan))
@@ -86,11 +91,13 @@ def crossovers(alpha: float, eta: float, adversary: str, most_sites: int = 1_000
     It starts with the cheapest scheme for one site. The next one is that which is cheaper from the fewest sites on.
     """
 
+    known = calibrations()
+
     @cache
     def cost(name: str, sites: int) -> float:
-        return CALIBRATIONS[name](sites, alpha, eta).messages_per_efold
+        return known[name](sites, alpha, eta).messages_per_efold
 
-    others = [name for name in CALIBRATIONS if is_safe_against(name, adversary)]
+    others = [name for name in known if is_safe_against(name, adversary)]
     found = [(1, min(others, key=lambda name: cost(name, 1)))]
     while True:
         start, best = found[-1]

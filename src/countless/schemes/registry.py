@@ -9,11 +9,9 @@ from countless.core.estimator import Scheme
 from countless.errors import UnknownName
 from countless.plugins import plugins
 from countless.schemes.auto import Auto
-from countless.schemes.blocks import Blocks
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import Dithered
 from countless.schemes.exact import Exact
-from countless.schemes.hyz import Hyz
 from countless.schemes.lattice import Lattice
 from countless.schemes.partial_dp import PartialDP, PartialDPPaper
 from countless.schemes.sampled import Sampled
@@ -22,8 +20,6 @@ SchemeName = Literal[
     "auto",
     "exact",
     "deterministic",
-    "hyz",
-    "blocks",
     "lattice",
     "partial_dp",
     "partial_dp_paper",
@@ -36,7 +32,7 @@ ADVERSARIES: tuple[AdversaryName, ...] = get_args(AdversaryName)
 
 SCHEMES: dict[str, type[Scheme]] = {
     scheme.name: scheme
-    for scheme in (Auto, Exact, Deterministic, Hyz, Blocks, Lattice, PartialDP, PartialDPPaper, Sampled, Dithered)
+    for scheme in (Auto, Exact, Deterministic, Lattice, PartialDP, PartialDPPaper, Sampled, Dithered)
 }
 SCHEMES.update(plugins("countless.schemes", Scheme, SCHEMES))
 

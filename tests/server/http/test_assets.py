@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from countless.lab.arena.recording import record
 from countless.server.app import build_app
 from countless.server.http.page import assets as page
 from countless.server.settings import Settings
+from countless_lab.arena.recording import record
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from countless.server.storage import journal, sqlite_store
 from countless.server.storage.base import Changes, Config, CounterFields, StoreError
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.simulator.stores import TearingSqliteStore
+from simulator.stores import TearingSqliteStore
 
 WEB = SiteId("web", 2**62)
 

@@ -81,7 +81,7 @@ function introduction({ sites, alpha }) {
 
 function footnote({ seed }) {
   return element("p", { class: "note" }, `Recorded with seed ${seed}; every frame shows the largest error within it. Record it again with `,
-    element("code", {}, "python -m countless.lab.arena.recording FILE"), ", or play your own match with ", element("code", {}, "countless lab attack"), ".");
+    element("code", {}, "python -m countless_lab.arena.recording FILE"), ", or play your own match with ", element("code", {}, "countless lab attack"), ".");
 }
 
 function panel({ name, scheme, frames, left_at, worst }, { events }) {

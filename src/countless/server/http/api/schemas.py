@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from msgspec import UNSET, Struct
 
@@ -12,7 +12,7 @@ from countless.core.family.rule import DEFAULT_KEEP as FAMILY_KEEP
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
-from countless.schemes.registry import ADVERSARIES, SCHEMES
+from countless.schemes.registry import ADVERSARIES, SchemeName
 from countless.server.http.api.schema_types import Anchor, Moment, described
 from countless.server.http.api.window_schemas import WindowsStatus
 from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
@@ -30,7 +30,7 @@ Delta = Annotated[
     float,
     described("Largest probability that any answer is out of its bounds.", minimum=MIN_DELTA, exclusiveMaximum=1),
 ]
-Scheme = Annotated[str, described("The algorithm that decides when sites report.", enum=list(SCHEMES))]
+Scheme = Annotated[str, described("The algorithm that decides when sites report.", enum=list(get_args(SchemeName)))]
 Adversary = Annotated[str, described("The most that the counted traffic may react to.", enum=list(ADVERSARIES))]
 Cap = Annotated[int, described("Labelled series; more go to the overflow series.", minimum=0, maximum=MAX_COUNT)]
 Floor = Annotated[

@@ -1,0 +1,3 @@
+"""Attack, simulate and audit the algorithms."""
+
+PANELS = {"Commands": ("attack", "simulate", "scaling", "audit", "report")}
