@@ -1,5 +1,6 @@
 """`deterministic`: always within alpha, also if the stream depends on the answers."""
 
+from fractions import Fraction
 from math import log
 
 import pytest
@@ -26,6 +27,18 @@ def test_deterministic_answer_is_always_within_alpha(alpha: float, stream: list[
         tracker.site(site).add(n)
         total += n
         assert tracker.answer.contains(total)
+
+
+def test_error_is_within_alpha_and_the_rounding_of_a_double() -> None:
+    """In exact arithmetic. Only 9.9 is within 10 % of both 9 and 11, and the double is a little more."""
+    excess = Fraction(0)
+    for alpha in ("0.1", "0.05", "0.3"):
+        tracker = Tracker(sites=1, alpha=float(alpha), scheme="deterministic")
+        for total in range(1, 1_000):
+            tracker.site(0).add()
+            error = abs(Fraction(tracker.answer.estimate) - total)
+            excess = max(excess, (error - Fraction(alpha) * total) / total)
+    assert 0 < excess <= Fraction(1, 2**50)
 
 
 def test_adversary_that_reads_the_answers_does_not_break_deterministic() -> None:
