@@ -276,10 +276,6 @@ def drops_labels_of_a_window_and_saves_it_later(patch: pytest.MonkeyPatch) -> No
     patch.setattr(PendingChanges, "mark_family_labels", lambda *_: None)
 
 
-def forgets_the_token_of_a_site_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SiteServer, "_save_peer", lambda *_: None)
-
-
 # With a seed that finds it today. If the runs change, others are tried.
 MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_to_split_known_counts, "small frames", 1),
@@ -308,7 +304,6 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left, "windows of families", 8),
     (forgets_labels_of_windows_that_are_not_kept, "windows of families", 0),
     (drops_labels_of_a_window_and_saves_it_later, "windows of families", 0),
-    (forgets_the_token_of_a_site_at_a_restart, "dying coordinator", 0),
     (fork_mutants.does_not_notice_a_fork, "forks", 0),
     (fork_mutants.goes_on_with_inherited_numbers_and_units, "forks", 6),
     (fork_mutants.spends_units_that_were_set_aside_before_the_fork, "forks", 6),
