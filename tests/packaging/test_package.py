@@ -1,6 +1,8 @@
 """What is built is what works: wheels and sdists, a bare client, and the demo from a fresh environment."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -12,7 +14,7 @@ import pytest
 
 import countless
 import countless_lab
-from support.service import environment
+from support.service import TIMEOUT_S, environment
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow
@@ -151,6 +153,60 @@ def test_demo_runs_in_a_fresh_environment_with_the_lock_file_of_the_server(fresh
     pip(fresh, "install", "--quiet", "--no-compile", "--no-deps", str(lab_wheel))
     output = run(fresh, "-m", "countless.cli.main", "demo", "--events", "100000")
     assert "A rate limiter reads the total" in output
+
+
+def test_container_page_runs_from_the_wheel_as_it_is_typed(wheel: Path, tmp_path: Path) -> None:
+    """What runs in the container: its command, its health check, and each command that the page executes in it, with
+    the variables of the Dockerfile. Only the port and the directory of the volume are the test's.
+    """
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text(encoding="utf-8")
+    page = (ROOT / "docs/operate/install.md").read_text(encoding="utf-8")
+    section = page[page.index("## A container") : page.index("## systemd")]
+    typed = list(
+        dict.fromkeys(re.findall(r"^ {4}docker .*exec (?:coordinator|countless) (.+)$", section, re.MULTILINE))
+    )
+    assert typed == ["countless token create site --label web", "countless counter list"]
+    health, serve = re.findall(r"\bCMD (\[.+\])$", dockerfile, re.MULTILINE)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")  # noqa: S202 - our own wheel
+    variables = dict(re.findall(r"(COUNTLESS_\w+)=(\S+)", dockerfile))
+    assert {"COUNTLESS_STATE_DIR", "COUNTLESS_HOST"} <= set(variables)
+    variables |= {"COUNTLESS_STATE_DIR": str(tmp_path / "state"), "COUNTLESS_PORT": "0"}
+    variables |= {"PYTHONPATH": str(tmp_path / "installed")}
+
+    def command(words: list[str]) -> list[str]:
+        assert words[0] == "countless"
+        return [sys.executable, "-m", "countless.cli.main", *words[1:]]
+
+    def execute(words: list[str], **more: str) -> str:
+        inside = environment(**variables, **more)
+        made = subprocess.run(command(words), capture_output=True, text=True, check=True, env=inside, cwd=tmp_path)
+        return made.stdout.strip()
+
+    with (tmp_path / "log").open("w") as log:
+        coordinator = subprocess.Popen(
+            command(json.loads(serve)),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env=environment(**variables),
+            cwd=tmp_path,
+        )
+    try:
+        assert coordinator.stdout is not None
+        port = coordinator.stdout.readline().strip().rpartition(":")[2]
+        variables["COUNTLESS_PORT"] = port
+        assert execute(json.loads(health)) == "alive"
+        url = f"http://127.0.0.1:{port}"
+        make_token, list_counters = (shlex.split(line) for line in typed)
+        token = execute(make_token)
+        with countless.connect(url, token=token, site="outside") as client:
+            client.counter("requests").add(3)
+        assert execute(list_counters, COUNTLESS_URL=url).startswith("requests: 3 ")
+    finally:
+        coordinator.terminate()
+        coordinator.communicate(timeout=TIMEOUT_S)
+    assert coordinator.returncode == 0
 
 
 def pip(python: Path, *arguments: str) -> str:
