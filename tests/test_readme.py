@@ -83,7 +83,7 @@ def test_no_page_installs_a_package_of_a_stranger() -> None:
     """The name is not ours yet: everything is installed from the clone. (The errors for a missing extra may name it:
     pip keeps the installed version then.)
     """
-    files = (path for folder in ("docs", "design", "examples", "deploy") for path in (ROOT / folder).rglob("*"))
+    files = (path for folder in ("docs", "design", "examples", "deploy", "lab") for path in (ROOT / folder).rglob("*"))
     texts = [path for path in files if path.is_file() and path.suffix in ("", ".md", ".ipynb")]
     pages = {path: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *texts)}
     assert sum("pip install" in page for page in pages.values()) > 5
