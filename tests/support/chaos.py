@@ -3,9 +3,9 @@
 python -m support.chaos --minutes 10 --seed 1
 
 One coordinator, behind a network that fails, and programs with a `state_dir` that count and spend; one of them has
-9,000 counters. The coordinator and the programs are killed and stopped, connections are cut, the coordinator's clock
-jumps by up to 800 days, and those of the programs by some hours. At the end everything heals, all programs close, and
-every count is compared with the witnesses.
+9,000 counters, and one is a uWSGI, which forks its workers in C. The coordinator, the programs and single workers are
+killed and stopped, connections are cut, the coordinator's clock jumps by up to 800 days, and those of the programs by
+some hours. At the end everything heals, all programs close, and every count is compared with the witnesses.
 """
 
 import argparse
@@ -23,17 +23,18 @@ from typing import IO
 
 import countless.cli.main
 from countless.randomness import SeededRandom
-from support.chaos_worker import LABELS, Witness
+from support.chaos_uwsgi import CLOSE_TIMEOUT_S, UwsgiProgram
+from support.chaos_worker import KINDS_BESIDE_COUNTERS, LABELS, Witness
 from support.forked import ForkedCommand
 from support.proxy import HEALTHY, FaultProfile, Proxy
 from support.service import Server, environment, until
 
 FOLDER = Path(__file__).parent
 COUNTERS = (9_000, 20, 20, 20)  # of each program
+UWSGI_COUNTERS = 20
 LIMIT = 20_000  # of the budget
 WORKER = FOLDER / "jumping_clock.py", FOLDER / "chaos_worker.py"
 DAY_S, HOUR_S = 86_400, 3_600
-CLOSE_TIMEOUT_S = 120.0
 
 
 class JumpingServer(Server):
@@ -51,7 +52,7 @@ class Worker:
         self._url = url
         self._durable = durable
         self._starts = 0
-        self.witness = Witness.create(directory.with_suffix(".witness"), counters + 1 + LABELS + 1)
+        self.witness = Witness.create(directory.with_suffix(".witness"), counters + KINDS_BESIDE_COUNTERS)
         self.clock = directory.with_suffix(".clock")
         self.clock.write_text("0")
         self.start()
@@ -75,6 +76,10 @@ class Worker:
         self._output.readline()  # it was perhaps started a moment ago: SIGTERM would end it before it delivers
         self.process.send_signal(signal.SIGTERM)
 
+    def finish(self) -> bool:
+        """Whether it could deliver its counts."""
+        return self.process.wait(CLOSE_TIMEOUT_S) == 0
+
     @property
     def _output(self) -> IO[bytes]:
         assert self.process.stdout is not None
@@ -96,7 +101,9 @@ class Chaos:
         os.environ["COUNTLESS_CLOCK_FILE"] = str(self._clock)
         self.url = self._start(directory, seed, stack)
         self.server.reader.request("POST", "/api/v1/budgets", {"name": "quota", "limit": LIMIT})
-        self.workers = [Worker(directory / f"site-{i}", self.url, n, durable) for i, n in enumerate(COUNTERS)]
+        self.uwsgi = UwsgiProgram(directory / "uwsgi", self.url, UWSGI_COUNTERS, durable)
+        programs = [Worker(directory / f"site-{i}", self.url, n, durable) for i, n in enumerate(COUNTERS)]
+        self.workers: list[Worker | UwsgiProgram] = [*programs, self.uwsgi]
         for worker in self.workers:
             stack.callback(worker.kill)
 
@@ -122,6 +129,7 @@ class Chaos:
     @property
     def _choices(self) -> list[Callable[[], None]]:
         faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
+        faults += [self._kill_uwsgi_worker, self._stop_uwsgi_worker]
         return [*faults, self._kill_worker, self._jump, self._jump_worker, self._cut, self._fray]
 
     def _heal(self) -> None:
@@ -130,7 +138,7 @@ class Chaos:
     def _some(self, most: float) -> float:
         return most * self._rng.randbelow(1_000) / 1_000
 
-    def _some_worker(self) -> Worker:
+    def _some_worker(self) -> Worker | UwsgiProgram:
         return self.workers[self._rng.randbelow(len(self.workers))]
 
     def _some_server(self) -> Server:
@@ -147,6 +155,21 @@ class Chaos:
 
     def _stop_worker(self) -> None:
         self._stop(self._some_worker().process, 6.0)
+
+    def _kill_uwsgi_worker(self) -> None:
+        """The master forks another one."""
+        os.kill(self._some_uwsgi_worker(), signal.SIGKILL)
+
+    def _stop_uwsgi_worker(self) -> None:
+        worker = self._some_uwsgi_worker()
+        os.kill(worker, signal.SIGSTOP)
+        sleep(self._some(6.0))
+        os.kill(worker, signal.SIGCONT)
+
+    def _some_uwsgi_worker(self) -> int:
+        workers = until(lambda: self.uwsgi.web.workers, "a worker of uWSGI")
+        worker: int = workers[self._rng.randbelow(len(workers))]
+        return worker
 
     def _stop(self, process: "ForkedCommand | subprocess.Popen[str] | subprocess.Popen[bytes]", most: float) -> None:
         process.send_signal(signal.SIGSTOP)
@@ -185,7 +208,7 @@ class Chaos:
         for worker in self.workers:
             worker.close()
         for worker in self.workers:
-            if worker.process.wait(CLOSE_TIMEOUT_S) != 0:
+            if not worker.finish():
                 raise AssertionError(f"{worker.directory.name} could not deliver its counts")
 
     def differences(self) -> list[str]:
@@ -211,7 +234,7 @@ class Chaos:
 
     @property
     def events(self) -> int:
-        return sum(w.bounds(kind)[0] for w in self.workers for kind in range(w.counters + 1 + LABELS + 1))
+        return sum(w.bounds(kind)[0] for w in self.workers for kind in range(w.counters + KINDS_BESIDE_COUNTERS))
 
 
 def _compare(name: str, counted: int, bounds: list[tuple[int, int]]) -> list[str]:
@@ -223,7 +246,7 @@ def run(seed: int, seconds: float, durable: bool = True, kind: type[Chaos] = Cha
     """What is wrong at the end; prints what happened. Programs that are not `durable` have no state_dir."""
     with tempfile.TemporaryDirectory(prefix="countless-chaos-") as directory, ExitStack() as stack:
         chaos = kind(Path(directory), seed, durable, stack)
-        until(lambda: len(chaos.connected()) == len(COUNTERS), "every program has connected")
+        until(lambda: len(chaos.connected()) == len(chaos.workers), "every program has connected")
         chaos.run(seconds)
         chaos.close_all()
         wrong = chaos.differences()

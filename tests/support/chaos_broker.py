@@ -38,7 +38,7 @@ class BrokerChaos(Chaos):
     def _choices(self) -> list[Callable[[], None]]:
         faults = [self._kill_coordinator, self._stop_coordinator, self._kill_worker, self._stop_worker]
         faults += [self._kill_worker, self._jump, self._jump_worker, self._kill_broker, self._stop_broker]
-        return [*faults, self._stop_in_take_over]
+        return [*faults, self._stop_in_take_over, self._kill_uwsgi_worker, self._stop_uwsgi_worker]
 
     def _heal(self) -> None: ...
 

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Self
 
 import countless
+from countless.client.client import Client
 from countless.randomness import SeededRandom
 
 LABELS = 50
+KINDS_BESIDE_COUNTERS = 1 + LABELS + 1  # hourly, the labels, the budget
 FLUSH_EVERY = 5_000
 
 
@@ -54,6 +56,34 @@ class Witness:
         return done, done + unsure + (self._numbers[-1] == kind + 1)
 
 
+class Program:
+    """What counts and spends at random, and what the witness calls its parts."""
+
+    def __init__(self, client: Client, counters: int, seed: int) -> None:
+        self._rng = SeededRandom(seed)
+        self._budget = client.budget("quota")
+        self._events = [client.counter(f"c{i}").inc for i in range(counters)]
+        self._events.append(client.counter("hourly", per="hour").inc)
+        who = client.counter("who", family=True)
+        self._events += [who.labels(name=f"l{i}").inc for i in range(LABELS)]
+
+    def do_something(self, witness: Witness) -> None:
+        kind = self._rng.randbelow(len(self._events) + 1)
+        if kind < len(self._events):
+            self._count(witness, kind)
+        else:
+            witness.begin(kind)
+            witness.end(kind, bool(self._budget.take(1)))
+
+    def count_something(self, witness: Witness) -> None:
+        self._count(witness, self._rng.randbelow(len(self._events)))
+
+    def _count(self, witness: Witness, kind: int) -> None:
+        witness.begin(kind)
+        self._events[kind]()
+        witness.end(kind)
+
+
 def main(site: str, state_dir: str | None, witness_file: str, counters: int, seed: int) -> None:
     stopped = False
 
@@ -63,24 +93,14 @@ def main(site: str, state_dir: str | None, witness_file: str, counters: int, see
 
     signal.signal(signal.SIGTERM, stop)
     print("ready", flush=True)  # for SIGTERM
-    witness, rng = Witness(Path(witness_file)), SeededRandom(seed)
+    witness = Witness(Path(witness_file))
     witness.begin_process()
     client = countless.connect(state_dir=state_dir, site=site)
-    budget = client.budget("quota")
-    events = [client.counter(f"c{i}").inc for i in range(counters)]
-    events.append(client.counter("hourly", per="hour").inc)
-    who = client.counter("who", family=True)
-    events += [who.labels(name=f"l{i}").inc for i in range(LABELS)]
+    program = Program(client, counters, seed)
     for number in range(sys.maxsize):
         if stopped:
             break
-        kind = rng.randbelow(len(events) + 1)
-        witness.begin(kind)
-        if kind < len(events):
-            events[kind]()
-            witness.end(kind)
-        else:
-            witness.end(kind, bool(budget.take(1)))
+        program.do_something(witness)
         if number % FLUSH_EVERY == 0:
             client.flush(0.2)
     sys.exit(0 if client.close(90) else 1)

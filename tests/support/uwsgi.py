@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import NamedTuple
@@ -45,17 +46,27 @@ class Uwsgi:
     """`before`: how often the module counts and takes a unit when it is loaded."""
 
     def __init__(
-        self, directory: Path, url: str, mode: str, *options: str, before: int = 0, state_dir: Path | None = None
+        self,
+        directory: Path,
+        url: str,
+        mode: str,
+        *options: str,
+        before: int = 0,
+        state_dir: Path | None = None,
+        application: str = APPLICATION,
+        **variables: str,
     ) -> None:
-        (directory / "web.py").write_text(APPLICATION)
+        (directory / "web.py").write_text(application)
         self._log = directory / "uwsgi.log"
         command = [str(Path(sys.executable).with_name("uwsgi")), "--http-socket", "127.0.0.1:0", "--master"]
         command += ["--processes", str(WORKERS), "--wsgi-file", "web.py", "--callable", "app", "--need-app"]
         command += [*MODES[mode], *options]
         kept = {} if state_dir is None else {"COUNTLESS_CLIENT_STATE_DIR": str(state_dir)}
-        variables = environment(COUNTLESS_URL=url, BEFORE=str(before), **kept)
+        variables = environment(COUNTLESS_URL=url, BEFORE=str(before), **kept, **variables)
         with self._log.open("w") as log:
-            self.process = subprocess.Popen(command, cwd=directory, env=variables, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                command, cwd=directory, env=variables, stdout=log, stderr=log, start_new_session=True
+            )
         self._port = int(
             until(lambda: re.search(r"127\.0\.0\.1:(\d+) \(port auto-assigned\)", self.log), "the port")[1]
         )
@@ -77,10 +88,14 @@ class Uwsgi:
         self.process.send_signal(signal.SIGINT)  # SIGTERM would start it again
         self.process.wait(TIMEOUT_S)
 
+    @property
+    def workers(self) -> list[int]:
+        """The processes of those that run."""
+        master = self.process.pid
+        return [int(pid) for pid in Path(f"/proc/{master}/task/{master}/children").read_text().split()]
+
     def kill(self) -> None:
         """With its workers."""
-        workers = re.findall(r"spawned uWSGI worker \d+ \(pid: (\d+)", self.log)
-        if self.process.poll() is None:
-            for pid in (self.process.pid, *map(int, workers)):
-                os.kill(pid, 9)
-            self.process.wait(TIMEOUT_S)
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(TIMEOUT_S)
