@@ -49,8 +49,9 @@ def page() -> str:
 
 def _sections(words: str, command: object, shared: Rows, listed: Listed) -> str:
     if isinstance(command, TyperGroup):
-        about = "".join(f"\n{_plain(paragraph)}\n" for paragraph in (command.help or "").split("\n\n")[1:])
-        return about + "".join(
+        about = [f"\n{_plain(paragraph)}\n" for paragraph in (command.help or "").split("\n\n")[1:]]
+        head = f"\n### {words}\n{''.join(about)}" if about else ""
+        return head + "".join(
             _sections(f"{words} {name}", each, shared, listed) for name, each in command.commands.items()
         )
     if not isinstance(command, TyperCommand):

@@ -34,7 +34,8 @@ def section(thing: Any, name: str, constructed: bool, examples: Path = EXAMPLES)
     parts += [f"As in [{shared.name}]({shared.link}): {_listed(shared.names)}."] if shared.names else []
     skipped = () if examples == EXAMPLES else fields(thing)
     rows = [_attribute(thing, each) for each in own if each not in methods and each not in skipped]
-    parts += [_list(rows)] if rows else []
+    if rows:
+        parts += ["Its attributes:"] * parts[-1].startswith("- ") + [_list(rows)]
     parts += _example(name, examples)
     twins = {each for each in methods if each[0] == "a" and each[1:] in methods}
     for method in methods:
