@@ -1,6 +1,7 @@
 """A counter with labels on the page: the sum, and its largest series as bars with whiskers."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
@@ -46,6 +47,20 @@ def test_counter_is_one_row_and_its_page_has_the_sum_and_the_largest_series(tab:
         expect(page.locator("h1")).to_have_text('labelled{tenant="initech"}')
         page.get_by_role("link", name="All of labelled").click()
         expect(rows).to_have_count(4)
+
+
+def test_windows_of_a_counter_with_labels_are_known_after_a_restart(tab: Window, tmp_path: Path) -> None:
+    """By months: a shorter window could end while the test runs."""
+    with Server(tmp_path) as server:
+        with countless.connect(server.url) as client:
+            for route in ("/a", "/b"):
+                client.counter("monthly", per="month").labels(route=route).add(20)
+        server.kill()
+        server.start()
+        tab.page.goto(f"{server.url}/#/counter/monthly")
+        expect(tab.page.locator("[data-figure=this-month] .value")).to_have_text("40")
+        expect(tab.page.locator("[data-figure=total] .value")).to_have_text("40")
+        tab.page.goto("about:blank")  # the coordinator ends before the tab, which would say so
 
 
 @pytest.mark.soak

@@ -11,7 +11,10 @@ from countless.core.answer import State
 from countless.core.calendar import calendar_of
 from countless.core.windows.rule import WindowRule
 from countless.server.http.answers.increases import Increases, WindowIncreases, increases_of
+from countless.server.http.answers.sums import summed
 from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
+from countless.server.http.api.window_schemas import WindowAnswer
+from countless.server.http.history.counter_sums import CounterSum
 from countless.server.http.history.history import Recorder
 from countless.server.http.page.counter_view import CounterView, OperatorCounterView
 from countless.server.http.page.list_view import ListView
@@ -37,9 +40,9 @@ class World:
         assert isinstance(counter, WindowedCounter)
         return counter
 
-    async def count(self, text: str, number: int, finish: bool = True) -> None:
+    async def count(self, text: str, number: int, finish: bool = True, series: str = "hits") -> None:
         """A new site counts in the window of this time, and finishes it."""
-        name = window_name("hits", self.calendar, self.calendar.period_at(self.calendar.moment(text)))
+        name = window_name(series, self.calendar, self.calendar.period_at(self.calendar.moment(text)))
         self._sites += 1
         site = await self.harness.connect(f"web-{self._sites}")
         await self.harness.send(*site, Join(name, 0, number))
@@ -120,7 +123,9 @@ async def test_bars_and_figures_are_what_the_windows_add_up_to(seed: int) -> Non
         for per in ("minute", "hour", "day"):
             increases = minutes.increases(per)
             for start, end, lower, estimate, upper, state, since, _, lost in increases.bars():
-                expected = count_of_span(minutes.counter, start if since is None else since, end, NOW)
+                begin = start if since is None else since
+                windows = minutes.counter.windows_between(begin, end)
+                expected = count_of_span(minutes.counter, begin, end, NOW, windows)
                 assert (lower, estimate, state, lost) == (*expected[2:4], expected.state, expected.lost), (seed, start)
                 if upper is None:
                     assert expected.lost or minutes.counter.published_answer.state is State.DEGRADED
@@ -178,6 +183,28 @@ async def test_rate_is_known_after_a_restart() -> None:
             after.time = NOW + 1
             rate = after.increases().rate()
             assert (rate["over"], rate["lower"], rate["upper"]) == (300, 0.8, 1.0)  # one of five windows partly
+
+
+async def test_windows_of_a_counter_with_labels_are_the_sums_of_those_of_its_series_after_a_restart() -> None:
+    async with world("hour", keep=2) as before:
+        for hour in range(6, 10):
+            await before.count(f"2026-11-16T0{hour}:10", 10 * hour, series='hits{route="/a"}')
+        await before.count("2026-11-16T09:10", 2, series='hits{route="/b"}')
+        await before.count("2026-11-16T08:10", 3, finish=False, series='hits{route="/b"}')
+        async with world("hour", before.harness.store) as after:
+            counter = CounterSum("hits", after.harness.server.parts("hits"))
+            increases = increases_of(counter, after.recorder.for_counter(counter))
+            figures = {figure["name"]: figure for figure in increases.figures()}
+            for name, figure in figures.items():
+                answer = summed("hits", [window_answer(part, name) for part in after.harness.server.parts("hits")])
+                assert isinstance(answer, WindowAnswer)
+                since = answer.known_since and after.calendar.moment(answer.known_since)
+                assert (figure["estimate"], figure["since"]) == (answer.estimate, since)
+                assert figure["lower"] == answer.lower
+            assert figures["this-hour"]["estimate"] == 92
+            assert figures["today"]["since"] == after.calendar.moment("2026-11-16T07:00")
+            bars = [(after.calendar.local_time(row[0])[11:13], row[3], str(row[5]), row[7]) for row in increases.bars()]
+            assert bars == [("07", 70, "closed", 0), ("08", 83, "incomplete", 1), ("09", 92, "open", 0)]
 
 
 async def test_readers_see_that_a_window_waits_and_operators_for_how_many_and_whom() -> None:

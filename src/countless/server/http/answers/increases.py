@@ -13,6 +13,7 @@ from countless.core.windows.rolling import PastTotals, narrower
 from countless.core.windows.spans import SpanCount, windows_of
 from countless.core.windows.window import Window, WindowState
 from countless.server.http.answers.windows import count_of_span
+from countless.server.http.history.counter_sums import CounterSum, WindowSum
 from countless.server.http.history.edges import BARS as BARS_WITHOUT_WINDOWS
 from countless.server.http.history.edges import LENGTHS_S
 from countless.server.http.history.history import History, Recorded
@@ -32,8 +33,9 @@ _BARS_WORTH_IT = 60  # with more than so many minutes, hours are shown first
 
 def increases_of(counter: Recorded, history: History, per: str = "", bars: int | None = None) -> "Increases":
     """With bars of this kind of period, if the counter has them, and so many of them."""
-    if isinstance(counter, WindowedCounter | WindowedFamily):
-        return WindowIncreases(counter, history, per, bars)
+    windows = counter.windows if isinstance(counter, CounterSum) else counter
+    if isinstance(windows, WindowedCounter | WindowedFamily | WindowSum):
+        return WindowIncreases(windows, history, per, bars)
     return Increases(history, per, bars)
 
 
@@ -130,7 +132,11 @@ class WindowIncreases(Increases):
     """
 
     def __init__(
-        self, counter: WindowedCounter | WindowedFamily, history: History, per: str = "", bars: int | None = None
+        self,
+        counter: WindowedCounter | WindowedFamily | WindowSum,
+        history: History,
+        per: str = "",
+        bars: int | None = None,
     ) -> None:
         self._counter = counter
         self._calendar = calendar = counter.calendar
@@ -140,18 +146,14 @@ class WindowIncreases(Increases):
             self.figure_pers = {**self.figure_pers, "this-month": "month"}
         super().__init__(history, per, bars)
         self._closed, self._present = counter.closed_windows, calendar.period_at(self._now)
-        oldest = next(iter(self._closed), self._present)
+        oldest = self._closed.first if self._closed.first is not None else self._present
         needed = [self._periods(self.per, self._number)[0].first, calendar.period_at(self._now - RATE_SPANS_S[-1])]
         needed += [self._periods(each, 1)[0].first for each in self.figure_pers.values() if each in self.pers]
         unsettled = counter.unsettled_windows(min(needed))
         self._first_bar = min([calendar.bounds(oldest)[0], *(window.start for window in unsettled)])
         if not counter.traffic.new:  # windows are kept over a restart, answers are not
             self._known_s = max(self._known_s, self._now - self._first_bar)
-        # The counts of those that are closed are in the sums.
-        self._unsettled = [
-            window if self._closed.get(window.period) is None else window._replace(lower=0, estimate=0, upper=0)
-            for window in unsettled
-        ]
+        self._unsettled = unsettled
 
     def _count_of_period(self, per: str, period: Period) -> SpanCount:
         if per not in self.pers:

@@ -7,7 +7,7 @@ exact totals of closed windows: docs/understand/threat-model.md says why these r
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from countless.core.answer import State
 from countless.core.durations import require_rolling
@@ -23,6 +23,20 @@ from countless.server.sessions.windows.windowed_counter import AnyCounter
 
 AnyWindows = ServedWindows[Any]
 Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
+
+
+class Kept(Protocol):
+    """What is kept of the windows of a counter: see `ServedWindows`."""
+
+    @property
+    def kept_from(self) -> int | None: ...
+
+    @property
+    def most_not_kept(self) -> int: ...
+
+    @property
+    def complete_until(self) -> int: ...
+
 
 MAX_NAME_CHARS = 100  # of a window or a duration, in an error
 
@@ -58,16 +72,13 @@ def span_answer(counter: AnyWindows, which: str, span: SpanCount, now: float) ->
 
 
 def named_span(counter: AnyWindows, name: str, now: float) -> SpanCount:
-    return count_of_span(counter, *span_named(name, counter.calendar, now), now)
+    start, end = span_named(name, counter.calendar, now)
+    return count_of_span(counter, start, end, now, counter.windows_between(start, end))
 
 
-def count_of_span(
-    counter: AnyWindows, start: float, end: float, now: float, windows: Sequence[Window] | None = None
-) -> SpanCount:
-    """From the windows of the counter: these, or all. Windows outside of the span are not needed."""
+def count_of_span(counter: Kept, start: float, end: float, now: float, windows: Sequence[Window]) -> SpanCount:
+    """From windows of the counter. Those outside of the span are not needed."""
     kept_since = -inf if counter.kept_from is None else counter.kept_from
-    if windows is None:
-        windows = counter.windows_between(start, end)
     span = count_between(windows, start, end, now, dropped=counter.most_not_kept, kept_since=kept_since)
     if span.complete and end > counter.complete_until:  # without a window there, but a site may have counted one
         return span._replace(state=WindowState.INCOMPLETE)
@@ -106,7 +117,8 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
     now = records[-1].time
     count = count_since(records, now - length_s)
     if isinstance(counter, ServedWindows):
-        count = narrower(count, count_of_span(counter, count.start, now, now))
+        windows = counter.windows_between(count.start, now)
+        count = narrower(count, count_of_span(counter, count.start, now, now, windows))
     return RollingAnswer(
         counter=counter.name,
         rolling=rolling,

@@ -3,13 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from math import ceil, floor
 from typing import NamedTuple
 
 from countless.core.answer import whole, worst_state
-from countless.core.windows.window import TotalAnswer
+from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.labels import counter_of
-from countless.server.sessions.windows.windowed_counter import AnyCounter
+from countless.server.sessions.windows.closed import ClosedWindows
+from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
+
+MAX_SUMMED = 200  # series whose windows a page adds up; of more it shows what was recorded of their sum
 
 
 class _NoRounds(NamedTuple):
@@ -50,8 +54,71 @@ class CounterSum:
         return min((part.traffic for part in self.parts), key=lambda traffic: traffic.began)
 
     @property
+    def windows(self) -> "WindowSum | None":
+        """None if a part has none, or other ones, or if there are too many parts to add them up every second."""
+        parts = [part for part in self.parts if isinstance(part, WindowedCounter)]
+        if not len(self.parts) == len(parts) <= MAX_SUMMED:
+            return None
+        return WindowSum(parts) if all(part.calendar.same_as(parts[0].calendar) for part in parts) else None
+
+    @property
     def messages(self) -> int:
         return sum(part.traffic.up + part.traffic.down for part in self.parts)
+
+
+class ClosedSum:
+    """The totals of the closed windows of several counters."""
+
+    def __init__(self, parts: Sequence[ClosedWindows]) -> None:
+        self._parts = parts
+        self.first = min((part.first for part in parts if part.first is not None), default=None)
+
+    def total_between(self, first: int, last: int) -> int:
+        return sum(part.total_between(first, last) for part in self._parts)
+
+
+class WindowSum:
+    """The windows of several counters with the same calendar, as those of one counter."""
+
+    def __init__(self, parts: Sequence[WindowedCounter]) -> None:
+        self._parts = parts
+        self.calendar = parts[0].calendar
+        self.closed_windows = ClosedSum([part.closed_windows for part in parts])
+        self.traffic = min((part.traffic for part in parts), key=lambda traffic: traffic.began)
+
+    @property
+    def kept_from(self) -> int | None:
+        """Of the part that keeps the fewest."""
+        return max((part.kept_from for part in self._parts if part.kept_from is not None), default=None)
+
+    @property
+    def most_not_kept(self) -> int:
+        return sum(part.most_not_kept for part in self._parts)
+
+    @property
+    def complete_until(self) -> int:
+        return min(part.complete_until for part in self._parts)
+
+    def unsettled_windows(self, first: int) -> list[Window]:
+        """See `ServedWindows`. A site that counts several parts is awaited, or lost, once."""
+        sums: dict[int, Window] = {}
+        for part in self._parts:
+            for window in part.unsettled_windows(first):
+                count = window._replace(lower=ceil(window.lower), upper=floor(window.upper))
+                sums[window.period] = _sum(sums[window.period], count) if window.period in sums else count
+        return [sums[period] for period in sorted(sums)]
+
+
+def _sum(one: Window, other: Window) -> Window:
+    states = (one.state, other.state)
+    return one._replace(
+        lower=one.lower + other.lower,
+        estimate=one.estimate + other.estimate,
+        upper=one.upper + other.upper,
+        state=next(state for state in WindowState if state in states),
+        lost=max(one.lost, other.lost),
+        waiting=max(one.waiting, other.waiting),
+    )
 
 
 def by_counter(counters: Mapping[str, AnyCounter]) -> dict[str, AnyCounter | CounterSum]:

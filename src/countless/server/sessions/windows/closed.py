@@ -36,6 +36,11 @@ class ClosedWindows:
         return iter(self._periods)
 
     @property
+    def first(self) -> int | None:
+        """The oldest period; None if there is none."""
+        return self._periods[0] if self._periods else None
+
+    @property
     def last(self) -> int:
         """The youngest period; 0 if there is none."""
         return self._periods[-1] if self._periods else 0

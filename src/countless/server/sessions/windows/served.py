@@ -152,10 +152,15 @@ class ServedWindows(Watched, Generic[Tracker]):
         return self._published.closed
 
     def unsettled_windows(self, first: int) -> list[Window]:
-        """The present one and those that are not closed; from `first` on, also those that have lost sites."""
+        """The present one and those that are not closed; from `first` on, also those that have lost sites. The counts
+        of closed ones are 0 here: they are in `closed_windows`.
+        """
         published, present = self._published, self.present
         periods = {present, *published.open, *published.losses.periods(first, present)}
-        return self._windows(sorted(period for period in periods if period >= published.first))
+        return [
+            window if published.closed.get(window.period) is None else window._replace(lower=0, estimate=0, upper=0)
+            for window in self._windows(sorted(period for period in periods if period >= published.first))
+        ]
 
     def window(self, period: int) -> Window | None:
         """None: it is not kept any more. A window of which nothing is known is empty."""
