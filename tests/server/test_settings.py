@@ -38,7 +38,7 @@ def test_wait_after_a_restore_in_which_clients_may_not_have_connected_is_refused
         ({}, {"COUNTLESS_RESTORE_WAIT": wait}, None),
         ({}, {}, file),
     ):
-        with pytest.raises(InvalidParameter, match=f"restore_wait must be .* at least {least} "):
+        with pytest.raises(InvalidParameter, match=f"restore_wait must be at least {least}s "):
             load_settings(flags, {**environment, "COUNTLESS_SILENT_AFTER": silent_after}, path)
     assert load_settings({"restore_wait": f"{least}s", "silent_after": silent_after}, {}).restore_wait == float(least)
 

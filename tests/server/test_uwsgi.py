@@ -52,8 +52,12 @@ def run_workers(server: Server, directory: Path, mode: str, threads: bool, state
     loads = WORKERS if mode == "lazy" else 1  # of the module
     try:
         counted = side_by_side(web, "/", 90)
-        while len({each.pid for each in counted}) < WORKERS:
-            counted += side_by_side(web, "/", WORKERS)
+
+        def every_worker_has_answered() -> bool:
+            counted.extend(side_by_side(web, "/", WORKERS))
+            return len({each.pid for each in counted}) == WORKERS
+
+        until(every_worker_has_answered, "an answer of every worker")
         taken = side_by_side(web, "/take", 60)
         web.stop()
     finally:

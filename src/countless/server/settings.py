@@ -88,8 +88,8 @@ class Settings:
             Broker.parse(self.nats, "nats")
         require_config(self.defaults)
         if 0 < self.restore_wait < self.least_restore_wait:
-            least = f"at least {self.least_restore_wait:g} (a minute and 12 times silent_after), or 0 for this"
-            raise InvalidParameter("restore_wait", self.restore_wait, f"a number of seconds, {least}")
+            least = f"at least {self.least_restore_wait:g}s (a minute and 12 times silent_after), or 0 for this"
+            raise InvalidParameter("restore_wait", f"{self.restore_wait:g}s", least)
 
     @property
     def defaults(self) -> Config:
