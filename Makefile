@@ -105,6 +105,7 @@ lock:
 	$(LOCK) --extra dev -o requirements/dev.txt
 	$(LOCK) --extra server --extra nats --constraint requirements/dev.txt -o requirements/server.txt
 	$(LOCK) --extra docs --constraint requirements/dev.txt -o requirements/docs.txt
+	$(LOCK) --resolution lowest-direct -o requirements/oldest.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

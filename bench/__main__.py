@@ -26,6 +26,7 @@ class Section(NamedTuple):
 
 
 SECTIONS = {
+    "import": Section("imports", tables=("import",)),
     "hot-path": Section("hot_path"),
     "demo": Section("demo", tables=("demo-reacting", "demo-day")),
     "plans": Section("plans", tables=("plans", "plans-limits", "plans-oblivious", "plans-sampled", "scale-plans")),
@@ -64,7 +65,7 @@ LONG = {
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
     "scale-simulation": Section("simulate", "large", ("scale-simulation",)),
 }
-COMPARED = ("hot-path", "load", "kept-windows")  # their figures are processor time and memory
+COMPARED = ("import", "hot-path", "load", "kept-windows")  # their figures are processor time and memory
 
 
 def main(arguments: list[str]) -> None:

@@ -64,7 +64,7 @@ def check_installation() -> Iterator[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     yield Finding("python", python, "install Python 3.11 or newer" if sys.version_info < (3, 11) else "")
     yield Finding("countless", __version__)
-    for extra in ("server", "nats", "lab"):
+    for extra in ("server", "nats", "dp", "lab"):
         missing = sorted(_missing(extra))
         # Only the server extra is needed here; the others are optional.
         remedy = f"pip install 'countless[{extra}]'" if missing and extra == "server" else ""

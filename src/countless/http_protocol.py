@@ -7,32 +7,30 @@ a refusal as well. A response may take any time: it may be a stream of answers; 
 address may have MAX_CONNECTIONS_PER_ADDRESS connections, without those that became WebSockets: these have limits of
 their own.
 
-It reads attributes that uvicorn does not document, so it is used with the version it was tested with, and no other.
+It reads attributes that uvicorn does not document: `pins.py`.
 """
 
 import asyncio
 import logging
 from collections import Counter as Tally
-from importlib.metadata import version
 from typing import ClassVar
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from countless.pins import require_tested
 
-from countless.unread import UnreadLimit
+require_tested("uvicorn")
+from uvicorn.protocols.http.auto import AutoHTTPProtocol  # noqa: E402
+
+from countless.unread import UnreadLimit  # noqa: E402
 
 log = logging.getLogger("countless.http")
 
-TESTED_UVICORN = "0.54"
 REQUEST_TIMEOUT_S = 20.0
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 MAX_CONNECTIONS_PER_ADDRESS = 4_000  # more than all pages and watches that a proxy forwards
 
 
-def http_protocol(max_body_bytes: int) -> type[asyncio.Protocol] | str:
+def http_protocol(max_body_bytes: int) -> type[asyncio.Protocol]:
     """For `uvicorn.Config(http=...)`."""
-    if not version("uvicorn").startswith(f"{TESTED_UVICORN}."):
-        log.warning("limits for slow clients off: tested_uvicorn=%s installed=%s", TESTED_UVICORN, version("uvicorn"))
-        return "auto"
     return type("LimitedHTTPProtocol", (LimitedHTTPProtocol,), {"max_body_bytes": max_body_bytes})
 
 

@@ -26,7 +26,7 @@ from countless.server.app import build_app, require_nats
 from countless.server.audit import AuditLog
 from countless.server.certificates import reload_certificate
 from countless.server.http.routes import MAX_BODY_BYTES
-from countless.server.http.sockets.fastpath import websocket_protocol
+from countless.server.http.sockets.fast_websocket import FastWebSocketProtocol
 from countless.server.logs import LOG_FORMATS, LOG_LEVELS
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.backup import require_not_lost
@@ -242,7 +242,7 @@ def uvicorn_config(app: Starlette, settings: Settings, log_level: str) -> uvicor
         app,
         loop="auto",  # uvloop if it is installed
         http=http_protocol(MAX_BODY_BYTES),
-        ws=websocket_protocol(),
+        ws=FastWebSocketProtocol,
         ws_max_size=MAX_FRAME_BYTES,
         ws_ping_interval=None,  # sites send heartbeats, which the site server sees
         ws_per_message_deflate=False,

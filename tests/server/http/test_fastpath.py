@@ -1,7 +1,5 @@
-"""The fast path is used with the versions it was tested with; with others the ordinary path gives the same answers."""
+"""The fast path gives the same answers as uvicorn's own protocol."""
 
-import logging
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +12,8 @@ from countless.client.transport.base import ConnectionLost
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.messages import Report
+from countless.server import serve
 from countless.server.app import build_app
-from countless.server.http.sockets import fastpath
 from countless.server.http.sockets.fast_websocket import CONNECTION_BYTES, FastWebSocketProtocol
 from countless.server.serve import Server, uvicorn_config
 from countless.server.settings import Settings
@@ -33,24 +31,6 @@ from countless.wire.frames import (
 )
 from support.raw_connection import close_reason, receive_until
 from support.service import until
-
-OTHER_VERSIONS = {"uvicorn": "0.53", "websockets": "17.4"}
-
-
-def test_fast_path_is_on_with_the_locked_versions() -> None:
-    assert fastpath.websocket_protocol() is FastWebSocketProtocol
-    for lock in (Path(__file__).parents[3] / "requirements").glob("*.txt"):
-        locked = dict(re.findall(r"^(uvicorn|websockets)==(\d+\.\d+)", lock.read_text(), re.MULTILINE))
-        assert locked == fastpath.TESTED_VERSIONS, f"{lock.name}: test the fast path with these versions first"
-
-
-def test_fast_path_is_off_with_other_versions(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(fastpath, "TESTED_VERSIONS", OTHER_VERSIONS)
-    with caplog.at_level(logging.WARNING):
-        assert fastpath.websocket_protocol() == fastpath.ORDINARY
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["fast WebSocket path off"]
 
 
 @contextmanager
@@ -107,12 +87,12 @@ def transcript(url: str) -> list[list[DownItem] | str]:
 
 
 @pytest.mark.slow
-def test_ordinary_path_sends_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_protocol_of_uvicorn_sends_the_same_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(tmp_path / "fast") as (server, url):
         assert server.config.ws_protocol_class is FastWebSocketProtocol
         fast = transcript(url)
         totals = server.config.loaded_app.state.server.counters["hits"].published_answer.estimate
-    monkeypatch.setattr(fastpath, "TESTED_VERSIONS", OTHER_VERSIONS)
+    monkeypatch.setattr(serve, "FastWebSocketProtocol", WebSocketsSansIOProtocol)
     with running(tmp_path / "ordinary") as (server, url):
         assert server.config.ws_protocol_class is WebSocketsSansIOProtocol
         assert transcript(url) == fast

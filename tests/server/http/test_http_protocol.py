@@ -9,7 +9,6 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from countless import http_protocol, unread
-from countless.http_protocol import LimitedHTTPProtocol
 from support.waiting import eventually
 
 HEADER = b"POST /add HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\n\r\n"
@@ -224,11 +223,3 @@ async def test_websocket_request_that_the_library_refuses_ends_the_connection(he
     assert (client.get_protocol() is client.protocol, client.timers.pending) == (False, {})
     assert client.written.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert client.aborted
-
-
-def test_other_version_of_uvicorn_has_its_own_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    limited = http_protocol.http_protocol(MAX_BODY_BYTES)
-    assert isinstance(limited, type)
-    assert issubclass(limited, LimitedHTTPProtocol)
-    monkeypatch.setattr("countless.http_protocol.TESTED_UVICORN", "0.1")
-    assert http_protocol.http_protocol(MAX_BODY_BYTES) == "auto"

@@ -7,6 +7,8 @@ and line end. The library
   send whatever it wanted as a request of another coordinator, or as an answer of the broker;
 - stops to read, without an error and without a new connection, at a subject or header that it cannot decode;
 - when a node of the broker hangs, waits until everything is sent to it before it connects to another.
+
+This is the only file that replaces names of the library (`pins.py`).
 """
 
 import asyncio
@@ -14,9 +16,12 @@ import logging
 import re
 from typing import Any
 
-from nats.aio.client import Client
-from nats.aio.transport import TcpTransport
-from nats.protocol import parser
+from countless.pins import require_tested
+
+require_tested("nats-py")
+from nats.aio.client import Client  # noqa: E402
+from nats.aio.transport import TcpTransport  # noqa: E402
+from nats.protocol import parser  # noqa: E402
 
 log = logging.getLogger("countless.nats")
 
@@ -27,9 +32,9 @@ _STRICT = {
     "HMSG_RE": rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+([^ \t\r\n]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n",
 }
 for _name, _pattern in _STRICT.items():
-    getattr(parser, _name)  # a later version may have another parser, which has to be looked at: fail at the import
+    getattr(parser, _name)
     setattr(parser, _name, re.compile(_pattern))
-_process_msg = Client._process_msg  # likewise
+_process_msg = Client._process_msg
 _wait_closed: Any = TcpTransport.wait_closed
 
 

@@ -11,21 +11,26 @@ too much waits in the connection's buffer for a later turn, and a connection wit
 
 Memory: what a connection holds, of messages that are incomplete or wait to be read, is added up for its peer (`Hold`).
 A message has at most MAX_FRAGMENTS parts, because each has a cost beside its bytes.
+
+It builds on a class that uvicorn does not document (`pins.py`). design/decisions/libraries.md has the processor time
+that each part of it saves.
 """
 
 import asyncio
 from collections import deque
 from typing import Any
 
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame, apply_mask  # type: ignore[attr-defined]  # in C, if it was built
-from websockets.http11 import Request
-from websockets.protocol import OPEN
-
 from countless.errors import LimitReached, ProtocolError
+from countless.pins import require_tested
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER, Hold, Receiver
 from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.unread import UnreadLimit
+
+require_tested("uvicorn", "websockets")
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol  # noqa: E402
+from websockets.frames import Frame, apply_mask  # type: ignore[attr-defined]  # noqa: E402  # in C, if it was built
+from websockets.http11 import Request  # noqa: E402
+from websockets.protocol import OPEN  # noqa: E402
 
 LOOP_BYTES = 49_152  # in one turn of the loop: a thousand reports, some tens of milliseconds
 CONNECTION_BYTES = 16_384  # of one connection in one turn
