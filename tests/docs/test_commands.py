@@ -32,7 +32,7 @@ ELSEWHERE = {
     "countless restore": "server/test_budget_failures.py",
     "countless health": "server/test_systemd.py",
     "countless site forget": "cli/test_service.py",
-    "countless lab report": "../lab/lab/tests/cli/test_report.py",
+    "countless lab report": "../lab/tests/cli/test_report.py",
     "countless lab scaling": "../lab/tests/arena/test_scaling.py",
     "countless lab audit": "../lab/tests/audit/test_audit_command.py",
     "countless budget watch": "cli/test_budget.py",
