@@ -22,7 +22,7 @@ def test_without_the_lab_its_commands_name_what_installs_it(words: str, monkeypa
     monkeypatch.setattr(commands, "entry_points", lambda group: ())
     monkeypatch.setattr(cli, "OTHERS", {})
     result = run_command(*words.split())
-    error = "countless: countless-lab is not installed; run: pip install 'countless[server,lab]'\n"
+    error = f"countless: {words.split()[0]} needs countless-lab; in a clone of the repository, run: pip install ./lab\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", error)
     assert "demo" not in run_command("--help").stdout
 

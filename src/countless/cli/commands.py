@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from countless import __version__, cli
-from countless.errors import MissingExtra
+from countless.errors import CountlessError
 
 
 def build(words: Sequence[str] = ()) -> typer.Typer:
@@ -65,5 +65,5 @@ def _homes(words: Sequence[str]) -> dict[str, str]:
         return own
     others = {entry.name: entry.value for entry in entry_points(group="countless.commands")} | cli.OTHERS
     if words[:1] and words[0] in cli.LAB and words[0] not in others:
-        raise MissingExtra("countless-lab", "server,lab")
+        raise CountlessError(f"{words[0]} needs countless-lab; in a clone of the repository, run: pip install ./lab")
     return others | own
