@@ -174,7 +174,7 @@ class SimulatedClient(Client):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What its counters and their windows have counted, by their wire names."""
+        """What its counters and their windows have counted, by the texts of their keys."""
         with self._lock:
             return {str(key): counter.count for key, counter in self._local_counters.items()}
 

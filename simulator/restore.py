@@ -31,8 +31,8 @@ class Knowledge(NamedTuple):
         reported: dict[SiteId, Counter[str | Label]] = {}
         for session in server.sessions:
             mine = reported.setdefault(session.site_id, Counter())
-            for name, counter, site_id in server._membership.of(session):
-                mine[name] = counter.coordinator.reported_by(site_id)
+            for key, counter, site_id in server._membership.of(session):
+                mine[str(key)] = counter.coordinator.reported_by(site_id)
         for family in families_of(server):
             for site_id, member in family.coordinator.members():
                 mine = reported.setdefault(site_id, Counter())

@@ -17,6 +17,7 @@ from countless.server.storage.base import (
     SavedBudget,
     SavedFamily,
     StoreError,
+    Tombstone,
     WindowFields,
     WindowKey,
 )
@@ -106,7 +107,7 @@ class Disk:
     def load_families(self) -> dict[str, SavedFamily]:
         return self._store.load_families()
 
-    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+    def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         return self._store.tombstones(site_id)
 
     def tombstone_horizon(self) -> int:

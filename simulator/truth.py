@@ -29,7 +29,7 @@ from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.wire.windows import parse_window, shard_name
+from countless.wire.keys import COUNTER, key_of
 
 Label = tuple[str, str]  # a family, or a window of one, and a label of it
 
@@ -43,7 +43,7 @@ class Undelivered(NamedTuple):
 
 class Truth:
     def __init__(self) -> None:
-        self.events: Counter[str] = Counter()  # by counter, or by wire name of a window
+        self.events: Counter[str] = Counter()  # by counter, or by the text of a window
         self.may_be_lost: Counter[str] = Counter()  # likewise
         self.labels: Counter[Label] = Counter()  # of families and distributions
         self.labels_maybe_lost: Counter[Label] = Counter()
@@ -88,7 +88,7 @@ class Truth:
 
     def total(self, name: str) -> int:
         """Of a counter with its windows and labelled series, of a family, or of a label of one."""
-        families = ((shard_name(family), label, n) for (family, label), n in self.labels.items())
+        families = ((key_of(COUNTER, family).name, label, n) for (family, label), n in self.labels.items())
         labels = (n for family, label, n in families if name in (family, f"{family}{label}"))
         return _sum_of_series(self.events, name) + sum(labels)
 
@@ -98,7 +98,7 @@ class Truth:
 
     def _total(self, family: str) -> int:
         """Of a family, or of a window of one."""
-        return sum(count for (name, _), count in self.labels.items() if family in (name, shard_name(name)))
+        return sum(count for (name, _), count in self.labels.items() if family in (name, key_of(COUNTER, name).name))
 
     # When the world is quiet
 
@@ -153,7 +153,7 @@ class Truth:
     def check_all_known(self, servers: list[SiteServer], kept: Undelivered) -> None:
         known = {name: count for server in servers for name, count in known_counts(server).items()}
         for name, events in self.events.items():
-            undelivered = kept.events[name] if parse_window(name) else 0
+            undelivered = kept.events[name] if key_of(COUNTER, name).is_window else 0
             missing = events - known.get(name, 0)
             _require(
                 missing <= undelivered + self.may_be_lost[name],
@@ -168,13 +168,13 @@ class Truth:
 
 
 def _sum_of_series(events: Counter[str], name: str) -> int:
-    return sum(n for each, n in events.items() if f"{shard_name(each)}{{".startswith(f"{name}{{"))
+    return sum(n for each, n in events.items() if f"{key_of(COUNTER, each).name}{{".startswith(f"{name}{{"))
 
 
 def _of_all_windows(labels: Counter[Label]) -> Counter[Label]:
     total: Counter[Label] = Counter()
     for (name, label), count in labels.items():
-        total[shard_name(name), label] += count
+        total[key_of(COUNTER, name).name, label] += count
     return total
 
 
@@ -192,16 +192,16 @@ def known_labels(server: SiteServer) -> dict[Label, int]:
 
 
 def known_counts(server: SiteServer) -> dict[str, int]:
-    """By counter, or by wire name of a window."""
+    """By counter, or by the text of a window."""
     known: dict[str, int] = {}
     for name, counter in server.counters.items():
         if not isinstance(counter, WindowedCounter):
             known[name] = counter.known_total
             continue
         for period, tracker in counter.open.items():
-            known[counter.window_name(period)] = tracker.known_total
+            known[str(counter.key.window(period))] = tracker.known_total
         for period in counter.closed:
-            known[counter.window_name(period)] = counter.closed.get(period) or 0
+            known[str(counter.key.window(period))] = counter.closed.get(period) or 0
     return known
 
 

@@ -16,8 +16,7 @@ from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken
 from countless.server.settings import Settings
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
-from countless.wire.keys import COUNTER, Key
-from countless.wire.windows import parse_window, shard_name
+from countless.wire.keys import COUNTER, Key, key_of
 from simulator.cluster import LEASE_S, SHARDS, Cluster
 from simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
 from simulator.counter_rounds import CounterRounds
@@ -280,7 +279,7 @@ class World:
         if not added and process.killed:
             return
         [(counted, events)] = added.items()
-        if events != n or shard_name(counted[0] if isinstance(counted, tuple) else counted) != name:
+        if events != n or key_of(COUNTER, counted[0] if isinstance(counted, tuple) else counted).name != name:
             raise InvariantBroken(f"{n} events of {name} are {added}")
         self.truth.count(counted, n)
 
@@ -497,7 +496,9 @@ class World:
         kept = Undelivered(Counter(), Counter())
         for process in self.processes:
             kept.events.update(process.client.counts)
-            kept.labels.update({label: n for label, n in process.client.labels.items() if parse_window(label[0])})
+            kept.labels.update(
+                {label: n for label, n in process.client.labels.items() if key_of(COUNTER, label[0]).is_window}
+            )
         return kept
 
     def record_answers(self) -> None:

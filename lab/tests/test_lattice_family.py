@@ -31,7 +31,7 @@ def network(sites: int, epsilon: float = 0.05, seed: int = 1) -> FamilyNetwork:
     fleet = [SiteId(name) for name in range(sites)]
     rng = SeededRandom(seed)
     coordinator = LatticeCoordinator("f", LatticeSteps(epsilon, 0.05), fleet=fleet)
-    return FamilyNetwork(coordinator, fleet, lambda site_id: LatticeSite("f", rng.spawn(*site_id)))
+    return FamilyNetwork(coordinator, fleet, lambda site_id: LatticeSite("f", rng.spawn(*site_id[:2])))
 
 
 def last_report(messages: tuple[object, ...]) -> Report:

@@ -88,14 +88,14 @@ class CounterRefused(CountlessError):
 
 
 class NoWindows(CountlessError):
-    """A counter without windows was asked for one."""
+    """A counter without windows was asked for one. A series gets them with its counter, `whole`."""
 
-    def __init__(self, counter: str) -> None:
+    def __init__(self, counter: str, whole: str | None = None) -> None:
         from shlex import quote  # it needs `os`, and the core imports this file
 
-        whole = quote(counter.partition("{")[0])  # series get windows with their counter
+        command = f"countless counter set {quote(whole or counter)} --per hour"
         super().__init__(
-            f"counter {counter!r} has no windows: `countless counter set {whole} --per hour` starts some "
+            f"counter {counter!r} has no windows: `{command}` starts some "
             "(the last minutes are known without windows: rolling 15m)"
         )
 

@@ -64,6 +64,6 @@ def together(*jobs: Callable[[], None]) -> None:
 
 
 def counts_of(client: Client) -> dict[str, int]:
-    """What its counters and their windows have counted in this process, by their wire names."""
+    """What its counters and their windows have counted in this process, by the texts of their keys."""
     with client._lock:
         return {str(key): counter.count for key, counter in client._local_counters.items()}

@@ -4,7 +4,7 @@ import asyncio
 from threading import Event
 
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, StoreError
+from countless.server.storage.base import Changes, StoreError, Tombstone
 from countless.server.storage.memory_store import MemoryStore
 from support.service import TIMEOUT_S
 
@@ -44,6 +44,6 @@ class PausedStore(MemoryStore):
         assert self._resumed.wait(TIMEOUT_S)
         super().save(changes)
 
-    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+    def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         assert self._resumed.wait(TIMEOUT_S)
         return super().tombstones(site_id)

@@ -35,6 +35,7 @@ from countless.wire.frames import (
     UpItem,
 )
 from support.site_server import FakeConnection, SiteServerHarness
+from support.tombstones import shown
 
 HOUR = 3600
 FIRST = 490_000
@@ -269,12 +270,12 @@ class World:
         await self.harness.server.flush()
         server, hidden = self.harness.server, dict[int, int]()
         session, counter = server.sessions.get(site.site_id), self.home_of(site.counter)
-        names = {} if session is None else session.memberships
-        members = [int(name.rpartition(":")[2]) for name in names]
-        left = dict(self.store.tombstones(site.site_id)).get(f"{site.counter}@hour", 0)
+        names = {} if session is None else {str(key): site_id for key, site_id in session.memberships.items()}
+        members = [] if session is None else [key.period for key in session.memberships]
+        left = dict(shown(self.store.tombstones(site.site_id))).get(f"{site.counter}@hour", 0)
         for period, window in site.windows.items():
             name = site.wire_name(period)
-            known = dict(self.store.tombstones(site.site_id)).get(name, 0)
+            known = dict(shown(self.store.tombstones(site.site_id))).get(name, 0)
             if name in names:
                 tracker = self.windowed(counter).open[period]
                 known = tracker.coordinator.reported_by(names[name])
@@ -354,8 +355,8 @@ class World:
             if self.home_of(site.counter) != home or period not in site.windows:
                 continue
             session = self.harness.server.sessions.get(site.site_id)
-            names = {} if session is None else session.memberships
-            if any(int(name.rpartition(":")[2]) <= period for name in names):
+            keys = {} if session is None else session.memberships
+            if any(key.period <= period for key in keys):
                 raise Broken(f"{window}: {site.site_id} has not finished it")
             away += site.windows[period].count
         if not true - unseen - away <= total <= true - unseen:

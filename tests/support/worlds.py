@@ -101,7 +101,7 @@ class HeldWorld:
         )
 
     def _create(self, site_id: SiteId, trigger: Trigger | None = None, count: int = 0) -> Site:
-        site = Site(COUNTER, site_id, self._rng.spawn("site", *site_id), trigger=trigger, count=count)
+        site = Site(COUNTER, site_id, self._rng.spawn("site", *site_id[:2]), trigger=trigger, count=count)
         self.sites[site_id] = site
         return site
 

@@ -21,8 +21,7 @@ from countless.client.client import Client
 from countless.client.counter import Counter
 from countless.core.calendar import calendar_of
 from countless.errors import InvalidParameter
-from countless.wire.keys import series_name, validate_counter, validate_name
-from countless.wire.windows import window_name
+from countless.wire.keys import COUNTER, Key, calendar_text, series_name, validate_counter, validate_name
 
 log = logging.getLogger("countless.agent")
 
@@ -90,7 +89,8 @@ class Intake:
         full, windows = len(self._series) >= self._max_series, self._rules.find(counter)
         try:
             validate_counter(counter)  # first, because the client keeps every name it is asked for
-            validate_name(wanted if windows["per"] is None else window_name(wanted, calendar_of(**windows), _PERIOD))
+            calendar = "" if windows["per"] is None else calendar_text(calendar_of(**windows))
+            validate_name(str(Key(COUNTER, wanted, calendar, _PERIOD)))
             if full and counter not in self._counters:
                 return Reason.TOO_MANY
             series = self._client.counter(counter, **windows)

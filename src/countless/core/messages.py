@@ -12,10 +12,18 @@ SiteName = str | int
 
 
 class SiteId(NamedTuple):
-    """One incarnation of a site. A site that restarts without its state comes back with another incarnation."""
+    """One incarnation of a site. A site that restarts without its state comes back with another incarnation.
+
+    In the overflow series of a counter each series that is counted there is a site of its own: its name is the `part`.
+    """
 
     site: SiteName
     incarnation: int = 0
+    part: str = ""
+
+    def __repr__(self) -> str:
+        part = f", part={self.part!r}" if self.part else ""
+        return f"SiteId(site={self.site!r}, incarnation={self.incarnation}{part})"
 
 
 class Report(NamedTuple):

@@ -65,7 +65,7 @@ class Site:
         self._adopt(trigger or EveryNth(1), count)
 
     def __repr__(self) -> str:
-        name, incarnation = self.site_id
+        name, incarnation, _ = self.site_id
         return (
             f"<Site {name!r} incarnation {incarnation}: {self.count} in {self.counter!r}, round {self.round}, "
             f"{self.trigger!r}>"

@@ -90,7 +90,9 @@ class TrackedTotal:
         return final.count
 
     def _new_site(self, site_id: SiteId, trigger: Trigger | None = None, count: int = 0) -> Site:
-        site = Site(self.coordinator.counter, site_id, self._rng.spawn("site", *site_id), trigger=trigger, count=count)
+        site = Site(
+            self.coordinator.counter, site_id, self._rng.spawn("site", *site_id[:2]), trigger=trigger, count=count
+        )
         self.sites[site_id.site] = LocalCounter(site, self._lock, self._deliver)
         return site
 

@@ -26,7 +26,7 @@ from countless.inprocess.tracked_total import TrackedTotal
 from countless.inprocess.windows import TrackedWindows
 from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.registry import AdversaryName, SchemeName, require_adversary, scheme_named
-from countless.wire.windows import window_name
+from countless.wire.keys import COUNTER, Key, calendar_text
 
 
 class Tracker:
@@ -114,10 +114,10 @@ class Tracker:
         if rule is None:
             self._count = new_total(counter, rng=rng, fleet=fleet)
         else:
-            calendar = rule.calendar
+            calendar = calendar_text(rule.calendar)
 
             def new_window(period: int, floor: int, expected_sites: int) -> TrackedTotal:
-                name, window_rng = window_name(counter, calendar, period), rng.spawn("window", period)
+                name, window_rng = str(Key(COUNTER, counter, calendar, period)), rng.spawn("window", period)
                 return new_total(name, rng=window_rng, floor=floor, expected_sites=expected_sites)
 
             answer = partial(total_answer, alpha=alpha, delta=delta, scheme=scheme.name)

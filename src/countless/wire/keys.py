@@ -10,6 +10,7 @@ The number of a window is that of `Calendar.period_at`. Frames have these texts;
 """
 
 import re
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from countless.core.calendar import PERIODS, Calendar, calendar_of, require_anchor
@@ -69,6 +70,19 @@ class Key(NamedTuple):
         return self.name.partition("/" if self.kind == BUDGET else "{")[0]
 
     @property
+    def overflow(self) -> "Key":
+        """Where a series, or a window of one, is counted that is beyond the cap: in the counter's overflow series.
+
+        >>> str(Key(COUNTER, 'requests{route="/a"}', "hour", 5).overflow)
+        'requests{overflow="true"}@hour:5'
+        """
+        return Key(self.kind, overflow_name(self.root), self.calendar, self.period)
+
+    def of_part(self, part: str) -> "Key":
+        """What a site itself calls a series that is counted here, in an overflow series, as its `part`."""
+        return Key(self.kind, part, self.calendar, self.period)
+
+    @property
     def windows(self) -> "Key":
         """All windows together."""
         return Key(self.kind, self.name, self.calendar, ALL)
@@ -78,23 +92,35 @@ class Key(NamedTuple):
 
 
 def key_of(kind: str, text: str) -> Key:
-    """Raises ProtocolError for a calendar or a number that is spelt differently from `str(key)`.
+    """The key with this text. A calendar or a number that is spelt otherwise is a part of the name: see `is_plain`.
 
     >>> key_of(COUNTER, 'requests{route="/a"}@day,Europe/Berlin,6:20408')
     Key(kind='counter', name='requests{route="/a"}', calendar='day,Europe/Berlin,6', period=20408)
-    >>> key_of(FAMILY, "requests")
-    Key(kind='family', name='requests', calendar='', period=0)
+    >>> key_of(COUNTER, "requests@hour:007").name
+    'requests@hour:007'
     """
-    found = None if kind == BUDGET else _WINDOWS.fullmatch(text)
+    key = _parse(kind, text)
+    return key if str(key) == text else Key(kind, text)
+
+
+def _parse(kind: str, text: str) -> Key:
+    """Even if it is spelt otherwise."""
+    found = _WINDOWS.fullmatch(text) if "@" in text and kind != BUDGET else None
     if found is None:
         return Key(kind, text)
     name, calendar, per, tz, anchor, period = found.groups()
     if anchor is not None:
         calendar = _calendar_text(per, tz, int(anchor))
-    key = Key(kind, name, calendar, ALL if period is None else int(period))
-    if str(key) != text:
-        raise ProtocolError(f"{text[:50]!r} is spelt {str(key)!r}")
-    return key
+    return Key(kind, name, calendar, ALL if period is None else int(period))
+
+
+def require_one(key: Key) -> None:
+    """Raise InvalidParameter for all windows together, and for a window that is spelt otherwise."""
+    right = _parse(key.kind, str(key))
+    if right != key:
+        raise InvalidParameter(key.kind, str(key), f"{right}, as this window is called")
+    if key.calendar and not key.is_window:
+        raise InvalidParameter(key.kind, str(key), f"one of its windows, such as {key.window(5)}")
 
 
 def is_plain(name: str) -> bool:
@@ -184,6 +210,54 @@ def series_name(counter: str, labels: dict[str, str]) -> str:
 def overflow_name(counter: str) -> str:
     """The series that receives the events of all label combinations beyond the cap."""
     return series_name(counter, {"overflow": "true"})
+
+
+def counter_of(name: str) -> str | None:
+    """The counter that a series belongs to, its overflow series included; None for a counter without labels.
+
+    >>> counter_of('requests{route="/a"}'), counter_of('requests{overflow="true"}'), counter_of("requests")
+    ('requests', 'requests', None)
+    """
+    counter, brace, _ = name.partition("{")
+    return counter if brace and counter and name.endswith("}") else None
+
+
+def counter_of_series(name: str) -> str | None:
+    """As `counter_of`, but None for an overflow series.
+
+    >>> counter_of_series('requests{route="/a"}'), counter_of_series('requests{overflow="true"}')
+    ('requests', None)
+    """
+    counter = counter_of(name)
+    return None if counter is None or name == overflow_name(counter) else counter
+
+
+# Budgets: `keys/*` is a template, of all names that begin with `keys/`
+
+_TEMPLATE = "/*"
+
+
+def is_template(name: str) -> bool:
+    return name.endswith(_TEMPLATE)
+
+
+def prefix_of_template(name: str) -> str:
+    """
+    >>> prefix_of_template("keys/*")
+    'keys'
+    """
+    return name.removesuffix(_TEMPLATE)
+
+
+def templates_of(name: str) -> Iterator[str]:
+    """Those that stand for this name, the longest first.
+
+    >>> list(templates_of("keys/a/b"))
+    ['keys/a/*', 'keys/*']
+    """
+    while "/" in name:
+        name = name.rpartition("/")[0]
+        yield name + _TEMPLATE
 
 
 # Labels of families: the part of a series after the name of the counter

@@ -37,6 +37,7 @@ from countless.wire.families import (
     report_items,
     sync_item,
 )
+from countless.wire.keys import FAMILY, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 HOUR, FIRST = 3600.0, 490_000  # by its number
@@ -241,7 +242,9 @@ def test_family_with_windows_is_created_read_and_deleted_over_http(tmp_path: Pat
 
 def test_share_that_too_many_labels_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rule, counts = FamilyRule(LABELS, 0.01), {"a": 40, "b": 30, "c": 20, "d": 10, "": 5}
-    family = ServedFamily("pages", rule, SavedFamily(FamilyFields(rule, 0, Steps(0, 0), 1, 105, 0), counts, {}))
+    family = ServedFamily(
+        Key(FAMILY, "pages"), rule, SavedFamily(FamilyFields(rule, 0, Steps(0, 0), 1, 105, 0), counts, {})
+    )
     monkeypatch.setattr(families, "MAX_TOP_LABELS", 3)
     assert [row.estimate for row in family_top(family, 0.2).series] == [40, 30, 20, 5]  # the last is the overflow label
     with pytest.raises(InvalidParameter, match="larger: 4 labels may have it, and 3 can be listed"):

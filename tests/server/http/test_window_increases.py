@@ -21,7 +21,7 @@ from countless.server.http.page.list_view import ListView
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage.base import Config, StateStore
 from countless.wire.frames import Join, Leave
-from countless.wire.windows import window_name
+from countless.wire.keys import COUNTER, Key, calendar_text
 from support.site_server import SiteServerHarness, site_server
 
 NOW = calendar_of("hour", "Europe/Berlin").moment("2026-11-16T09:30")
@@ -42,7 +42,8 @@ class World:
 
     async def count(self, text: str, number: int, finish: bool = True, series: str = "hits") -> None:
         """A new site counts in the window of this time, and finishes it."""
-        name = window_name(series, self.calendar, self.calendar.period_at(self.calendar.moment(text)))
+        period = self.calendar.period_at(self.calendar.moment(text))
+        name = str(Key(COUNTER, series, calendar_text(self.calendar), period))
         self._sites += 1
         site = await self.harness.connect(f"web-{self._sites}")
         await self.harness.send(*site, Join(name, 0, number))

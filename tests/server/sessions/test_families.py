@@ -127,7 +127,7 @@ async def test_deleted_family_starts_again_from_zero() -> None:
         assert isinstance(web[1].received[-1], FamilyReset)
         assert await harness.send(*web, FamilyReport("pages", 0, 6, (1, 6))) == []  # it was under way
         assert (harness.server.families.by_name, store.load_families()) == ({}, {})
-        assert store.tombstones(old[0].site_id) == ()
+        assert store.tombstones(old[0].site_id) == []
         await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 1, (2, 1)))
         assert known(harness) == {'{p="b"}': 1}
 

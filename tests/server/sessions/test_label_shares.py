@@ -18,6 +18,7 @@ from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyRejected, FamilyReport, LabelCap
 from countless.wire.frames import VERSION, Hello, Sync, UpItem
+from countless.wire.keys import FAMILY, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 HOUR, FIRST = 3600.0, 490_000
@@ -65,13 +66,13 @@ def shares(harness: SiteServerHarness) -> LabelShares:
 
 def recount(harness: SiteServerHarness) -> dict[Part, int]:
     parts: dict[Part, int] = {}
-    for name, tracker in harness.server._family_registry.trackers.items():
-        parts[Part(name)] = label_bytes(tracker.coordinator.known)
+    for tracker in harness.server._family_registry.trackers.values():
+        parts[Part(tracker.key)] = label_bytes(tracker.coordinator.known)
         for site_id, member in tracker.coordinator.members():
-            parts[Part(name, site_id)] = MEMBER_BYTES + label_bytes(member.counts)
+            parts[Part(tracker.key, site_id)] = MEMBER_BYTES + label_bytes(member.counts)
     for session in harness.server.sessions:
-        for name, labels in session.labels.items():
-            parts[Part(name, session.site_id, numbers=True)] = label_bytes(labels[1:])
+        for key, labels in session.labels.items():
+            parts[Part(key, session.site_id, numbers=True)] = label_bytes(labels[1:])
     return {part: size for part, size in parts.items() if size}
 
 
@@ -154,7 +155,11 @@ async def test_limit_of_all_holds_for_operators_and_what_was_loaded_belongs_to_t
     async with site_server(store, **LIMITS) as harness:
         assert shares(harness).bytes.used("token 1") == 0 < shares(harness).bytes.total
         await connect(harness, "web")
-        assert shares(harness).bytes.used("token 1") == shares(harness).size(Part("pages", SiteId("web", 1))) > 0
+        assert (
+            shares(harness).bytes.used("token 1")
+            == shares(harness).size(Part(Key(FAMILY, "pages"), SiteId("web", 1)))
+            > 0
+        )
         assert shares(harness).parts() == recount(harness)
         operator = await connect(harness, "web 2", peer="")
         texts = [f"{each:0500}" for each in range(2000)]
@@ -227,12 +232,13 @@ async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
 
 def test_label_of_a_dropped_window_still_belongs_to_the_peer_that_brought_it() -> None:
     labels = LabelShares(1, 0.5)
-    labels.add_labels("f", "honest", ["a"])
+    family = Key(FAMILY, "f")
+    labels.add_labels(family, "honest", ["a"])
     for hour in range(5):
-        window = f"f@hour:{FIRST + hour}"
+        window = Key(FAMILY, "f", "hour", FIRST + hour)
         labels.add_labels(window, "honest", ["a"])
         labels.add_labels(window, "evil", [f"evil {hour}"])
         new = {f"evil {hour}"}
-        labels.drop_window(window, {"a": 1, f"evil {hour}": 1}, "f", new)
+        labels.drop_window(window, {"a": 1, f"evil {hour}": 1}, family, new)
         assert new == set()
     assert (labels.bytes.used("honest"), labels.bytes.used("evil")) == (label_bytes(["a"]), 5 * label_bytes(["evil 0"]))

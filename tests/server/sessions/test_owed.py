@@ -10,12 +10,13 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS
 from countless.core.messages import Snapshot, StartRound
 from countless.randomness import SeededRandom
-from countless.server.sessions.owed import MAX_GROUP_AGE, Owed, Request
+from countless.server.sessions.owed import MAX_GROUP_AGE, Owed
 from countless.server.sessions.session_table import Session
 from countless.server.storage.base import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join, Leave, Sync
+from countless.wire.keys import COUNTER, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 
@@ -191,15 +192,18 @@ async def test_slow_site_with_many_counters_is_waited_for_while_it_answers(stops
         assert {state_of(harness, name) for name in names} == {State.DEGRADED if stops else State.EXACT}
 
 
+NEVER = Key(COUNTER, "never answered")
+
+
 class Core:
     """What the core says of one site: the rounds that it has to answer."""
 
     def __init__(self) -> None:
         self.owed = Owed()
-        self.awaited: dict[Request, int] = {}
+        self.awaited: dict[Key, int] = {}
         self._round = 0
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: Key) -> None:
         self._round += 1
         self.awaited.setdefault(request, self._round)
         self.owed.ask(request)
@@ -216,11 +220,11 @@ def test_request_that_is_never_answered_is_found_whatever_else_the_site_does() -
         moved_at = 0.0
         while not core.is_late(now) or asked_at < 0:
             if asked_at < 0 and now >= 5 * LIMIT:
-                core.ask("never answered")
+                core.ask(NEVER)
                 asked_at = now
             for _ in range(rng.randbelow(3)):
-                core.ask(f"counter {rng.randbelow(50)}")
-            others = [request for request in core.awaited if request != "never answered"]
+                core.ask(Key(COUNTER, f"counter {rng.randbelow(50)}"))
+            others = [request for request in core.awaited if request != NEVER]
             if now - moved_at >= pause and others:
                 moved_at = now
                 del core.awaited[others[rng.randbelow(len(others))]]
@@ -235,7 +239,7 @@ def test_site_that_answers_in_order_and_slowly_is_never_late() -> None:
     for seed in range(100):
         rng, core, now = SeededRandom(seed), Core(), 0.0
         for number in range(50):
-            core.ask(f"counter {number}")
+            core.ask(Key(COUNTER, f"counter {number}"))
         next_answer = 0.0
         for _ in range(400):
             assert not core.is_late(now), f"seed {seed}"
@@ -243,5 +247,5 @@ def test_site_that_answers_in_order_and_slowly_is_never_late() -> None:
                 del core.awaited[next(iter(core.awaited))]
                 next_answer = now + TICK * (1 + rng.randbelow(2))
             if rng.randbelow(20) == 0:
-                core.ask(f"counter {rng.randbelow(100)}")
+                core.ask(Key(COUNTER, f"counter {rng.randbelow(100)}"))
             now += TICK

@@ -14,9 +14,12 @@ from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyRejected, FamilyReport
 from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, Leave, LeaveAck
 from countless.wire.incarnations import first_of
+from countless.wire.keys import ALL, COUNTER, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
-SIZE = tombstone_bytes(SiteId("evil", 1), "hits")
+HITS = Key(COUNTER, "hits")
+SIZE = tombstone_bytes(SiteId("evil", 1), HITS)
+WATERMARK_SIZE = tombstone_bytes(SiteId("evil", 1), Key(COUNTER, "hits", "hour", ALL))
 LIMITS: dict[str, Any] = {"max_tombstone_mb": 1, "max_share": 10 * SIZE / 1e6, "silent_after": 1.0}  # ten of one token
 REASON = "max_share of max_tombstone_mb"
 
@@ -108,7 +111,7 @@ async def test_token_has_room_again_when_tombstones_are_forgotten(kind: str, tmp
 
 async def test_windows_of_a_process_count_once_and_those_of_a_retired_one_each() -> None:
     hour = 490_000
-    limits = LIMITS | {"max_share": 10 * tombstone_bytes(SiteId("evil", 1), "hits@hour") / 1e6}
+    limits = LIMITS | {"max_share": 10 * WATERMARK_SIZE / 1e6}
     now = hour * 3600.0
     async with site_server(wall_clock=lambda: now, **limits) as harness:
         session, connection = await connect(harness, 1)
@@ -116,14 +119,14 @@ async def test_windows_of_a_process_count_once_and_those_of_a_retired_one_each()
             now = (hour + later) * 3600.0
             name = f"hits@hour:{hour + later}"
             assert refusals(await harness.send(session, connection, Join(name, 0, 1), Leave(name, 0, 1))) == []
-        assert harness.server.tombstone_bytes == tombstone_bytes(SiteId("evil", 1), "hits@hour")
+        assert harness.server.tombstone_bytes == WATERMARK_SIZE
         before = harness.server.tombstone_bytes
         names = [f"hits@hour:{hour + 49 - age}" for age in range(3)]
         other, connection = await connect(harness, 2)
         await harness.send(other, connection, *(Join(name, 0, 1) for name in names))
         harness.server.on_disconnect(other, connection)
         await harness.advance(2.0)
-        assert harness.server.tombstone_bytes > before + 3 * tombstone_bytes(SiteId("evil", 1), "hits@hour")
+        assert harness.server.tombstone_bytes > before + 3 * WATERMARK_SIZE
 
 
 async def test_labels_of_families_of_retired_incarnations_count() -> None:
@@ -145,7 +148,7 @@ async def test_labels_of_families_of_retired_incarnations_count() -> None:
 
 def test_operator_has_no_limit_and_an_estimate_grows_with_the_names() -> None:
     shares = TombstoneShares(1, 1e-6, lambda: 0.0)
-    shares.add("", SiteId("a", 1), ["hits"])
+    shares.add("", SiteId("a", 1), [(HITS, None)])
     assert (shares.largest, shares.is_full("")) == (0, False)
-    shares.add("token 1", SiteId("é" * 100, 1), ["hits"])
+    shares.add("token 1", SiteId("é" * 100, 1), [(HITS, None)])
     assert (shares.largest, shares.is_full("token 1"), shares.is_full("token 2")) == (478, True, False)

@@ -358,7 +358,7 @@ async def test_deleted_counter_with_windows_leaves_nothing_behind(clock: Clock) 
         harness.server.delete("requests")
         await harness.server.flush()
         assert connection.received == [Rejoin(name(1))]
-        assert (store.load(), list(store.load_windows()), store.tombstones(session.site_id)) == ({}, [], ())
+        assert (store.load(), list(store.load_windows()), store.tombstones(session.site_id)) == ({}, [], [])
         await harness.send(session, connection, Join(name(1), 0, 2))
         assert windows(harness) == [(1, 2, "open")]
 

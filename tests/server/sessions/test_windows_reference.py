@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import pytest
 
+from countless.core.messages import SiteId
 from countless.core.windows.window import WindowState
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage import commit
-from countless.server.storage.base import CounterFields, MembershipKey
+from countless.server.storage.base import CounterFields, Tombstone, What
 from countless.server.storage.pending import PendingChanges
 from support.window_world import play
 
@@ -50,16 +51,16 @@ def closes_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_watermark(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Session, "has_left", lambda self, name: name in self.left)
+    patch.setattr(Session, "has_left", lambda self, key: key in self.left)
 
 
 def does_not_save_the_watermark(patch: pytest.MonkeyPatch) -> None:
     original = PendingChanges.mark_departed
 
-    def mark_departed(self: PendingChanges, member: MembershipKey, client_key: MembershipKey, count: int) -> None:
-        original(self, member, client_key, count)
-        if client_key[0].endswith("@hour"):
-            del self._changes.tombstones[client_key]
+    def mark_departed(self: PendingChanges, name: str, site_id: SiteId, tombstone: Tombstone) -> None:
+        original(self, name, site_id, tombstone)
+        if tombstone.what is What.WATERMARK:
+            self._changes.tombstones.remove(tombstone)
 
     patch.setattr(PendingChanges, "mark_departed", mark_departed)
 

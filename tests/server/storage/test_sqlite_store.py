@@ -15,6 +15,7 @@ from countless.server.storage.base import Changes, Config, CounterFields, StoreE
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 from simulator.stores import TearingSqliteStore
+from support.tombstones import final, shown
 
 WEB = SiteId("web", 2**62)
 
@@ -26,11 +27,11 @@ def created(name: str, published: int = 5) -> Changes:
 def test_saved_changes_are_loaded_by_the_next_process(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "state" / "file")
     store.save(created("hits"))
-    store.save(Changes(counts={"hits": {WEB: 2**90}}, tombstones={("hits", SiteId("old", 1)): 5}))
+    store.save(Changes(counts={"hits": {WEB: 2**90}}, tombstones=[final("hits", SiteId("old", 1), 5)]))
     store.close()
     again = SqliteStore(tmp_path / "state" / "file")
     assert again.load() == {"hits": (Config(), PersistentState(1, 5, 0, ((WEB, 2**90),)))}
-    assert again.tombstones(SiteId("old", 1)) == (("hits", 5),)
+    assert shown(again.tombstones(SiteId("old", 1))) == (("hits", 5),)
     again.close()
 
 
@@ -38,7 +39,7 @@ def test_failed_save_changes_nothing_and_the_next_one_succeeds() -> None:
     store = SqliteStore(None)
     store.save(created("hits"))
     with pytest.raises(StoreError, match="save failed"):
-        store.save(Changes({"hits": CounterFields(2, 6, 0)}, tombstones={("hits", SiteId("web", None)): 1}))  # type: ignore[arg-type]
+        store.save(Changes({"hits": CounterFields(2, 6, 0)}, tombstones=[final("hits", SiteId("web", None), 1)]))  # type: ignore[arg-type]
     assert store.load()["hits"][1].published == 5
     store.save(Changes({"hits": CounterFields(2, 6, 0)}))
     assert store.load()["hits"][1].published == 6
@@ -96,7 +97,7 @@ def test_folds_failed_saves_and_restarts_lose_nothing(
             changes = change(step, expected)
             if number in failures:
                 with pytest.raises(StoreError):
-                    store.save(replace(changes, tombstones={("c0", SiteId("s", None)): 1}))  # type: ignore[arg-type]
+                    store.save(replace(changes, tombstones=[final("c0", SiteId("s", None), 1)]))  # type: ignore[arg-type]
             store.save(changes)
             expected.save(changes)
             if number in restarts:

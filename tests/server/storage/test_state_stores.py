@@ -30,14 +30,16 @@ from countless.server.storage.base import (
     SavedFamily,
     SavedPeriod,
     StateStore,
+    Tombstone,
+    What,
     WindowFields,
     WindowKey,
-    label_tombstone,
-    tombstone_of,
 )
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.incarnations import first_of, second_of
+from countless.wire.keys import ALL, COUNTER, FAMILY, Key
+from support.tombstones import final, shown
 
 WEB, OLD, NEWER = SiteId("web", 2**62), SiteId("web", 1), SiteId("web", first_of(700))
 
@@ -81,11 +83,11 @@ def test_saved_changes_are_loaded(create: Create) -> None:
     store = create(Clock())
     store.save(created("hits", config, 7, 2**80, 2**70))
     store.save(Changes(counts={"hits": {WEB: 2**90, OLD: 4}}))
-    store.save(Changes(counts={"hits": {WEB: 2**90 + 1, OLD: None}}, tombstones={("hits", OLD): 5}))
+    store.save(Changes(counts={"hits": {WEB: 2**90 + 1, OLD: None}}, tombstones=[final("hits", OLD, 5)]))
     for _ in range(2):
         assert store.load() == {"hits": (config, PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),)))}
-    assert store.tombstones(OLD) == (("hits", 5),)
-    assert store.tombstones(WEB) == ()
+    assert shown(store.tombstones(OLD)) == (("hits", 5),)
+    assert shown(store.tombstones(WEB)) == ()
 
 
 @every_store
@@ -99,10 +101,10 @@ def test_fractional_published_total_is_loaded(create: Create) -> None:
 def test_deleted_counter_leaves_nothing_behind(create: Create) -> None:
     store = create(Clock())
     store.save(created("hits"))
-    store.save(Changes(counts={"hits": {WEB: 5}}, tombstones={("hits", OLD): 3}))
+    store.save(Changes(counts={"hits": {WEB: 5}}, tombstones=[final("hits", OLD, 3)]))
     store.save(Changes(deleted=["hits"]))
     assert store.load() == {}
-    assert store.tombstones(OLD) == ()
+    assert shown(store.tombstones(OLD)) == ()
 
 
 @every_store
@@ -118,51 +120,58 @@ def test_counter_deleted_and_created_in_one_save_is_new(create: Create) -> None:
 def test_pruning_drops_old_tombstones_and_raises_the_horizon(create: Create) -> None:
     clock = Clock()
     store = create(clock)
-    store.save(Changes(tombstones={("hits", OLD): 3}))
+    store.save(Changes(tombstones=[final("hits", OLD, 3)]))
     clock.seconds = 2000.0
-    store.save(Changes(tombstones={("hits", NEWER): 4}))
+    store.save(Changes(tombstones=[final("hits", NEWER, 4)]))
     store.save(Changes(prune_before=900))
-    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3),))
+    assert (store.tombstone_horizon(), shown(store.tombstones(OLD))) == (0, (("hits", 3),))
     store.save(Changes(prune_before=1500))
-    assert (store.tombstone_horizon(), store.tombstones(OLD), store.tombstones(NEWER)) == (1, (), (("hits", 4),))
+    assert (store.tombstone_horizon(), shown(store.tombstones(OLD)), shown(store.tombstones(NEWER))) == (
+        1,
+        (),
+        (("hits", 4),),
+    )
     store.save(Changes(prune_before=2500))
-    assert (store.tombstone_horizon(), store.tombstones(NEWER)) == (701, ())
+    assert (store.tombstone_horizon(), shown(store.tombstones(NEWER))) == (701, ())
 
 
 @every_store
 def test_horizon_does_not_fall_when_the_clock_does(create: Create) -> None:
     clock = Clock()
     store = create(clock)
-    store.save(Changes(tombstones={("hits", NEWER): 4}))
+    store.save(Changes(tombstones=[final("hits", NEWER, 4)]))
     store.save(Changes(prune_before=2000))
     clock.seconds = 100.0
-    store.save(Changes(tombstones={("hits", OLD): 3}))
+    store.save(Changes(tombstones=[final("hits", OLD, 3)]))
     store.save(Changes(prune_before=200))
-    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (701, ())
+    assert (store.tombstone_horizon(), shown(store.tombstones(OLD))) == (701, ())
 
 
 @every_store
 def test_wrong_clock_of_one_process_does_not_move_the_horizon_ahead_of_all_others(create: Create) -> None:
     store = create(Clock())
-    store.save(Changes(tombstones={("hits", WEB): 4, ("hits", NEWER): 1}))
+    store.save(Changes(tombstones=[final("hits", WEB, 4), final("hits", NEWER, 1)]))
     store.save(Changes(prune_before=2000))
-    assert (store.tombstone_horizon(), store.tombstones(WEB)) == (701, (("hits", 4),))
+    assert (store.tombstone_horizon(), shown(store.tombstones(WEB))) == (701, (("hits", 4),))
     store.save(Changes(prune_before=second_of(WEB.incarnation) + 1))
-    assert (store.tombstone_horizon(), store.tombstones(WEB)) == (second_of(WEB.incarnation) + 1, ())
+    assert (store.tombstone_horizon(), shown(store.tombstones(WEB))) == (second_of(WEB.incarnation) + 1, ())
 
 
 @every_store
 def test_tombstones_of_an_incarnation_are_dropped_together(create: Create) -> None:
     clock = Clock()
     store = create(clock)
-    store.save(Changes(tombstones={("hits", OLD): 3}))
+    store.save(Changes(tombstones=[final("hits", OLD, 3)]))
     clock.seconds = 2000.0
-    store.save(Changes(tombstones={("misses", OLD): 4}))
+    store.save(Changes(tombstones=[final("misses", OLD, 4)]))
     store.save(Changes(prune_before=1500))
-    assert (store.tombstone_horizon(), store.tombstones(OLD)) == (0, (("hits", 3), ("misses", 4)))
+    assert (store.tombstone_horizon(), shown(store.tombstones(OLD))) == (0, (("hits", 3), ("misses", 4)))
 
 
-names, sites = st.sampled_from(["a", "b", "c"]), st.builds(SiteId, st.sampled_from(["x", "y"]), st.integers(1, 2))
+keys = st.builds(Key, st.sampled_from([COUNTER, FAMILY]), st.sampled_from(["a", "b"]), st.just(""), st.just(0))
+names, incarnations = st.sampled_from(["a", "b", "c"]), st.integers(1, 2)
+sites = st.builds(SiteId, st.sampled_from(["x", "y"]), incarnations, st.just(""))
+counted = st.builds(SiteId, st.sampled_from(["x", "y"]), incarnations, st.sampled_from(["", 'a{b="c"}']))
 window_keys = st.builds(WindowKey, names, st.integers(-3, 3))
 window_fields = st.builds(
     WindowFields, st.integers(0, 2**70), st.none() | st.integers(0, 2**70), st.integers(0, 3), st.integers(0, 9)
@@ -170,17 +179,30 @@ window_fields = st.builds(
 fields = st.builds(CounterFields, st.integers(0, 9), st.integers(0, 2**70) | st.floats(0, 9), st.integers(0, 2**70))
 
 
+numbers, family = st.integers(0, 2**70), st.just(Key(FAMILY, "a"))
+watermarks = keys.map(lambda key: key._replace(calendar="hour", period=ALL))
+tombstones = st.one_of(
+    st.builds(Tombstone, sites, keys, st.just(What.COUNT), st.none(), numbers),
+    st.builds(Tombstone, sites, st.just(Key(COUNTER, "a", "hour", 5)), st.just(What.COUNT), st.none(), numbers),
+    st.builds(Tombstone, sites, watermarks, st.just(What.WATERMARK), st.none(), numbers),
+    st.builds(Tombstone, sites, family, st.just(What.COUNT), st.sampled_from(["", "x"]), numbers),
+    st.builds(Tombstone, sites, family, st.just(What.LEFT), st.none(), st.just(0)),
+)
+
+
 @st.composite
 def changes(draw: st.DrawFn) -> Changes:
     new = draw(st.sets(names, max_size=2))
     return Changes(
         {name: draw(fields) for name in new},
-        draw(st.fixed_dictionaries({name: st.dictionaries(sites, st.none() | st.integers(0, 2**70)) for name in new})),
+        draw(
+            st.fixed_dictionaries({name: st.dictionaries(counted, st.none() | st.integers(0, 2**70)) for name in new})
+        ),
         {
             name: Config(windows=draw(st.sampled_from([None, WindowRule("day", "Europe/Berlin", 6, 2**70)])))
             for name in new
         },
-        draw(st.dictionaries(st.tuples(names, sites), st.integers(0, 2**70), max_size=2)),
+        draw(st.lists(tombstones, max_size=2, unique_by=lambda each: each[:4])),
         draw(st.lists(names, max_size=1)),
         draw(st.none() | st.integers(995, 1010)),
         windows=draw(st.dictionaries(window_keys, st.none() | window_fields, max_size=3)),
@@ -201,7 +223,7 @@ def test_memory_and_sqlite_stores_agree(saves: list[Changes]) -> None:
     def state(store: StateStore) -> Any:
         counters = {name: (c, *s[:3], sorted(s.known)) for name, (c, s) in store.load().items()}
         ids = [SiteId(site, incarnation) for site in ("x", "y") for incarnation in (1, 2)]
-        tombstones = [sorted(store.tombstones(site_id)) for site_id in ids]
+        tombstones = [sorted(store.tombstones(site_id), key=repr) for site_id in ids]
         return counters, list(store.load_windows()), tombstones, store.tombstone_horizon()
 
     assert state(stores[0]) == state(stores[1])
@@ -233,7 +255,7 @@ def test_changes_are_read_from_the_log_as_written(each: Changes) -> None:
 @every_store
 def test_closed_window_keeps_its_total_and_the_tombstones(create: Create) -> None:
     store, name, rule = create(Clock()), "hits@hour:5", WindowRule("hour", "UTC", 30, 2**70, 3)
-    window = Changes(created(name).counters, {name: {WEB: 2**70}}, {name: Config()}, {(name, OLD): 3})
+    window = Changes(created(name).counters, {name: {WEB: 2**70}}, {name: Config()}, [final(name, OLD, 3)])
     window.windows = {WindowKey("hits", 5): WindowFields(2**70, None, 2, 7)}
     store.save(created("hits", Config(windows=rule), 4, 2.5, 2**70))
     store.save(window)
@@ -243,7 +265,7 @@ def test_closed_window_keeps_its_total_and_the_tombstones(create: Create) -> Non
     for _ in range(2):
         assert list(store.load()) == ["hits"]
         assert list(store.load_windows()) == [(WindowKey("hits", 5), WindowFields(0, 2**80))]
-        assert store.tombstones(OLD) == ((name, 3),)
+        assert shown(store.tombstones(OLD)) == ((name, 3),)
     window.closed = [name]  # opened again in the same save
     store.save(window)
     assert store.load()[name][1].known == ((WEB, 2**70),)
@@ -283,7 +305,14 @@ def test_families_are_loaded_as_saved_and_a_deleted_one_takes_its_tombstones_alo
     member = MemberFields(Steps(4, 2**66), 2**65)
     first = FamilyChanges(fields, {"a": 2**70, "": 1}, {WEB: member, OLD: member}, {WEB: {"a": 2**69}, OLD: {"a": 5}})
     store.save(Changes(families={"f": first, "g": FamilyChanges(fields)}))
-    tombstones = {(tombstone_of("f"), OLD): 9, (label_tombstone("f", "a"), OLD): 5, (tombstone_of("ff"), OLD): 1}
+    tombstones = [
+        Tombstone(OLD, Key(FAMILY, "f"), What.COUNT, None, 9),
+        Tombstone(OLD, Key(FAMILY, "f"), What.COUNT, "a", 5),
+        Tombstone(OLD, Key(FAMILY, "g"), What.LEFT, None, 0),
+        Tombstone(OLD, Key(FAMILY, "ff"), What.COUNT, None, 1),
+        Tombstone(OLD, Key(FAMILY, "ff"), What.COUNT, "", 1),
+        Tombstone(OLD, Key(FAMILY, "ff", "hour", ALL), What.WATERMARK, None, 7),
+    ]
     later = FamilyChanges(fields._replace(round=4), {"b": 1}, {OLD: None}, {WEB: {"b": 1}})
     store.save(Changes(families={"f": later}, tombstones=tombstones))
     saved = store.load_families()
@@ -293,4 +322,4 @@ def test_families_are_loaded_as_saved_and_a_deleted_one_takes_its_tombstones_alo
     assert saved["g"] == SavedFamily(fields, {}, {})
     store.save(Changes(deleted_families=["f"], families={"f": FamilyChanges(fields)}))
     assert store.load_families() == {"f": SavedFamily(fields, {}, {}), "g": SavedFamily(fields, {}, {})}
-    assert store.tombstones(OLD) == ((tombstone_of("ff"), 1),)
+    assert sorted(store.tombstones(OLD), key=repr) == sorted(tombstones[2:], key=repr)

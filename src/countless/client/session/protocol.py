@@ -205,7 +205,7 @@ class SiteSession:
 
     def renew(self, retired: SessionRetired, new_incarnation_of_all: NewIncarnation) -> None:
         """Continue as a new incarnation, with the events that are not among the known ones."""
-        site, incarnation = self.site_id
+        site, incarnation, _ = self.site_id
         if self._origin is Origin.MEMORY or retired.expired:
             site_id = SiteId(site, new_incarnation(self._wall_clock(), retired.least))
         else:

@@ -33,6 +33,7 @@ from countless.server.storage.base import (
     SavedBudget,
     SavedFamily,
     StoreError,
+    Tombstone,
     WindowFields,
     WindowKey,
 )
@@ -129,7 +130,7 @@ class LogStore:
     def load_families(self) -> dict[str, SavedFamily]:
         return self._replica.load_families()
 
-    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+    def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         return self._replica.tombstones(site_id)
 
     def tombstone_horizon(self) -> int:

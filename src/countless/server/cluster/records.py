@@ -24,6 +24,10 @@ from countless.server.storage.base import (
     WindowFields,
     WindowKey,
     parse_total,
+    site_of_text,
+    site_text,
+    tombstone_of_text,
+    tombstone_text,
 )
 
 T = TypeVar("T")
@@ -88,14 +92,14 @@ def to_saved(changes: Changes, saved_at: int) -> SavedChanges:
         saved_at,
         [(name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()],
         [
-            (name, str(site), incarnation, None if count is None else str(count))
+            (name, site_text(site_id), site_id.incarnation, None if count is None else str(count))
             for name, counts in changes.counts.items()
-            for (site, incarnation), count in counts.items()
+            for site_id, count in counts.items()
         ],
         {name: replace(config, windows=None) for name, config in changes.configs.items()},
         [
-            (name, str(site), incarnation, str(count))
-            for (name, (site, incarnation)), count in changes.tombstones.items()
+            (tombstone_text(key, what, label), str(site_id.site), site_id.incarnation, str(value))
+            for site_id, key, what, label, value in changes.tombstones
         ],
         changes.deleted,
         changes.prune_before,
@@ -121,7 +125,7 @@ def _encode_budgets(changes: Changes) -> bytes:
     sites = [
         (budget, str(site), incarnation, saved)
         for budget, by_site in changes.budget_sites.items()
-        for (site, incarnation), saved in by_site.items()
+        for (site, incarnation, _), saved in by_site.items()
     ]
     closed, deleted = changes.closed_periods, changes.deleted_budgets
     if not (changes.budgets or changes.periods or sites or closed or deleted):
@@ -137,8 +141,8 @@ def _encode_families(changes: Changes) -> bytes:
             name,
             family.fields,
             family.labels,
-            [(str(site), incarnation, member) for (site, incarnation), member in family.members.items()],
-            [(str(site), incarnation, counts) for (site, incarnation), counts in family.counts.items()],
+            [(str(site), incarnation, member) for (site, incarnation, _), member in family.members.items()],
+            [(str(site), incarnation, counts) for (site, incarnation, _), counts in family.counts.items()],
         )
         for name, family in changes.families.items()
     ]
@@ -161,7 +165,7 @@ def _decode_family(saved: SavedFamilyChanges) -> FamilyChanges:
 def from_saved(saved: SavedChanges) -> Changes:
     counts: SiteCounts = {}
     for name, site, incarnation, count in saved.counts:
-        counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count is None else int(count)
+        counts.setdefault(name, {})[site_of_text(site, incarnation)] = None if count is None else int(count)
     changes = Changes(
         {
             name: CounterFields(number, parse_total(total), int(departed))
@@ -174,7 +178,7 @@ def from_saved(saved: SavedChanges) -> Changes:
             else config
             for name, config in saved.configs.items()
         },
-        {(name, SiteId(site, incarnation)): int(count) for name, site, incarnation, count in saved.tombstones},
+        [tombstone_of_text(SiteId(site, incarnation), text, int(n)) for text, site, incarnation, n in saved.tombstones],
         saved.deleted,
         saved.prune_before,
         windows={

@@ -10,8 +10,8 @@ from countless.server.http.api.openapi import Operation, error, json
 from countless.server.http.routes import MAX_LISTED, read_body
 from countless.server.sessions.budgets.budgets import Budgets
 from countless.server.sessions.budgets.periods import BudgetPeriods
-from countless.server.sessions.budgets.templates import is_template
 from countless.server.sessions.site_server import SiteServer
+from countless.wire.keys import is_template
 
 
 def _server(request: Request) -> SiteServer:

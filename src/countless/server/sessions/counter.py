@@ -17,6 +17,7 @@ from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
 from countless.server.storage.base import Config, WindowKey
 from countless.server.storage.save_health import SaveHealth
+from countless.wire.keys import Key
 
 
 class Traffic:
@@ -68,15 +69,14 @@ class Watched:
 
 
 class Counter(Watched):
-    """A counter without windows, or one window of a counter: then `window` says which, and `floor` is the window's."""
+    """A counter without windows, or one window of a counter: then `floor` is the window's."""
 
     def __init__(
         self,
-        name: str,
+        key: Key,
         config: Config,
         saved_state: PersistentState | None = None,
         *,
-        window: WindowKey | None = None,
         floor: int = 0,
         expected_sites: int = 1,
         traffic: Traffic | None = None,
@@ -84,13 +84,14 @@ class Counter(Watched):
         wall_clock: Callable[[], float] = time,
     ) -> None:
         super().__init__(health)
-        self.name = name
+        self.key = key
+        self.name = str(key)
         self.config = config
-        self.window = window
+        self.window = WindowKey(key.name, key.period) if key.is_window else None
         self.floor = floor
         scheme = scheme_named(config.scheme, config.adversary, may_block=False)  # the planner computes plans ahead
         self.coordinator = Coordinator(
-            name,
+            self.name,
             scheme,
             SystemRandom(),
             alpha=config.alpha,
@@ -106,7 +107,7 @@ class Counter(Watched):
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
-        after = Counter(self.name, config, self.coordinator.saved_state, health=self.health)
+        after = Counter(self.key, config, self.coordinator.saved_state, health=self.health)
         after.traffic, after.recovering = self.traffic, False
         after._published, after._changed = self._published, self._changed
         return after

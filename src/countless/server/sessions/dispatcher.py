@@ -1,8 +1,7 @@
 """Passes the messages that the core returns on to the connections of their sites, by way of the commit pipeline."""
 
-from countless.core.messages import Outbox, StartRound
+from countless.core.messages import Outbox, SiteId, StartRound
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.labels import client_key
 from countless.server.sessions.session_table import SessionTable
 from countless.server.storage.commit import CommitPipeline
 
@@ -16,13 +15,14 @@ class Dispatcher:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
         self._pipeline.pending.mark_counter(counter.name)
         for site_id, message in outbox:
-            name, client_id = client_key(counter.name, site_id)
-            session = self._sessions.get(client_id)
+            site, incarnation, part = site_id
+            key = counter.key.of_part(part) if part else counter.key
+            session = self._sessions.get(SiteId(site, incarnation) if part else site_id)
             if session is None:
                 continue
             if isinstance(message, StartRound):
-                session.owed.ask(name)
-            if session.connection is None or name in session.ignored:
+                session.owed.ask(key)
+            if session.connection is None or key in session.ignored:
                 continue
             counter.traffic.down += 1
-            self._pipeline.send(session.connection, message if name == counter.name else message._replace(counter=name))
+            self._pipeline.send(session.connection, message._replace(counter=str(key)) if part else message)

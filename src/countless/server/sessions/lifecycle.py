@@ -24,12 +24,14 @@ from countless.server.sessions.counter import Counter
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families.families import Families
 from countless.server.sessions.membership import Membership
-from countless.server.sessions.owed import FamilyKey, Owed, Request
+from countless.server.sessions.owed import Owed
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import Session, SessionTable, group_of
+from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
 from countless.server.settings import Settings
+from countless.server.storage.base import Tombstone, What
 from countless.server.storage.commit import CommitPipeline
+from countless.wire.keys import BUDGET, FAMILY, Key
 
 log = logging.getLogger("countless.sessions")
 
@@ -111,11 +113,11 @@ class SessionLifecycle:
         )
         return True
 
-    def _awaited_round(self, session: Session, request: Request) -> int | None:
-        if isinstance(request, BudgetId):
-            return self._budgets.awaited_round(session.site_id, request)
-        if isinstance(request, FamilyKey):
-            return self._families.awaited_round(session.site_id, request.name)
+    def _awaited_round(self, session: Session, request: Key) -> int | None:
+        if request.kind == BUDGET:
+            return self._budgets.awaited_round(session.site_id, BudgetId(request.name, request.period))
+        if request.kind == FAMILY:
+            return self._families.awaited_round(session.site_id, request)
         if request not in session.memberships:
             return None
         counter, site_id = self._membership.lookup(session, request)
@@ -170,40 +172,38 @@ class SessionLifecycle:
         self._families.lose_unconfirmed(session, unconfirmed)
         self._give_up(session, sorted(unconfirmed.intersection(session.memberships)))
 
-    def _give_up(self, session: Session, names: list[str], lost: bool = True) -> None:
+    def _give_up(self, session: Session, keys: list[Key], lost: bool = True) -> None:
         windows: dict[str, list[int]] = {}  # by counter with windows: those that it was a member of
-        for name in names:
-            tracker, site_id = self._membership.lookup(session, name)
+        for key in keys:
+            tracker, site_id = self._membership.lookup(session, key)
             count = tracker.coordinator.reported_by(site_id)
-            self.leave(session, Snapshot(name, tracker.coordinator.round, count), with_count=True)
-            if tracker.window is not None:
-                windows.setdefault(tracker.window.counter, []).append(tracker.window.period)
+            self.leave(session, key, Snapshot(str(key), tracker.coordinator.round, count), with_count=True)
+            if key.is_window:
+                windows.setdefault(tracker.key.name, []).append(key.period)
         for counter, periods in windows.items() if lost else ():
             self._registry.lose_site(counter, min(periods), max(periods))
 
-    def leave(self, session: Session, final: Snapshot, with_count: bool) -> Counter:
+    def leave(self, session: Session, key: Key, final: Snapshot, with_count: bool) -> Counter:
         """The session leaves a counter, which is returned. The tombstone has the larger of final and known count.
 
         A site leaves its windows in order. So one tombstone says that it has left all windows before a period. Only if
         the process may come back and know more, each window has one `with_count`.
         """
-        name = final.counter
-        counter, site_id = self._membership.lookup(session, name)
+        counter, site_id = self._membership.lookup(session, key)
         count = max(final.count, counter.coordinator.reported_by(site_id))
         outbox = counter.coordinator.leave(site_id, final)
-        session.leave(name)
-        tombstone, value = name, count
-        if counter.window is not None:
-            self._registry.windowed[counter.window.counter].sweep_at = -inf
-            if with_count:
-                self._tombstones.add(session.peer, session.site_id, [name])
-            else:
-                tombstone = group_of(name)
-                value = max(session.windows_left[tombstone], counter.window.period + 1)
-                session.windows_left[tombstone] = value
-        if tombstone == name:
-            session.left.add(name)
+        session.leave(key)
+        if key.is_window:
+            self._registry.windowed[counter.key.name].sweep_at = -inf
+        if key.is_window and not with_count:
+            first = session.windows_left[key.windows] = max(session.windows_left[key.windows], key.period + 1)
+            tombstone = Tombstone(session.site_id, key.windows, What.WATERMARK, None, first)
+        else:
+            session.left.add(key)
             session.delivered |= session.inherited
-        self._pipeline.pending.mark_departed((counter.name, site_id), (tombstone, session.site_id), value)
+            if key.is_window:
+                self._tombstones.add(session.peer, session.site_id, [(key, None)])
+            tombstone = Tombstone(session.site_id, key, What.COUNT, None, count)
+        self._pipeline.pending.mark_departed(counter.name, site_id, tombstone)
         self._dispatcher.dispatch(counter, outbox)
         return counter

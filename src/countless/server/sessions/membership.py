@@ -1,7 +1,9 @@
-"""Memberships: in which counter, and under which site id, a session is counted for a counter name that it uses.
+"""Memberships: in which counter, and under which site id, a session is counted for a key that it uses.
 
-Nearly always that is the counter of this name and the session's own site id. A labelled series beyond the cap is
-counted in the overflow series under an id of its own (`labels.py`).
+Nearly always that is the counter with this key and the session's own site id. Label values come from outside, and every
+series is a counter of its own. So a counter has at most `label_cap` labelled series, over all its sites together; a
+series beyond the cap is counted in the counter's overflow series. There it has a site id with its name as the `part`,
+as if it were one more site: the total over all series stays right, and the client does not notice.
 """
 
 from collections.abc import Iterator
@@ -9,11 +11,10 @@ from collections.abc import Iterator
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.labels import family_of, is_overflow, overflow_home, overflow_site_id
 from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import Session, group_of
+from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import Amounts, TombstoneShares
-from countless.wire.windows import shard_name
+from countless.wire.keys import Key
 
 
 class Membership:
@@ -25,41 +26,42 @@ class Membership:
         self._tombstones = tombstones
         self._joined = joined
 
-    def join(self, session: Session, name: str) -> tuple[Counter, SiteId]:
+    def join(self, session: Session, key: Key) -> tuple[Counter, SiteId]:
         """Where to count, for a counter that the session joins; the caller records it once the core has accepted."""
-        if name in session.memberships:
-            return self.lookup(session, name)
+        if key in session.memberships:
+            return self.lookup(session, key)
         if not self._joined.has_room(session.peer):
             allowed = "one that this process has joined: processes have joined too many"
-            raise InvalidParameter("counter", name, f"{allowed} (max_memberships, and max_share of it for one token)")
-        is_new = group_of(name) not in session.windows_left  # not another window of a series that it has joined
+            raise InvalidParameter(
+                "counter", str(key), f"{allowed} (max_memberships, and max_share of it for one token)"
+            )
+        is_new = key.windows not in session.windows_left  # not another window of a series that it has joined
         if is_new and session.counters >= self._max_per_session:
             message = "this site counts as many counters as it may (max_counters_per_site)"
-            raise InvalidParameter("counter", name, message=message)
+            raise InvalidParameter("counter", str(key), message=message)
         if is_new:
-            self._tombstones.require_room(session.peer, "counter", name)
-        tracker = self._registry.tracker_for(name, session.peer)
-        if tracker.name == name:
+            self._tombstones.require_room(session.peer, "counter", str(key))
+        tracker = self._registry.tracker_for(key, session.peer)
+        if tracker.key == key:
             return tracker, session.site_id
         if is_new:
-            self._registry.overflowed[str(family_of(shard_name(name)))] += 1
-        return tracker, overflow_site_id(session.site_id, name)
+            self._registry.overflowed[key.root] += 1
+        return tracker, session.site_id._replace(part=key.name)
 
-    def lookup(self, session: Session, name: str) -> tuple[Counter, SiteId]:
-        site_id = session.memberships.get(name)
+    def lookup(self, session: Session, key: Key) -> tuple[Counter, SiteId]:
+        site_id = session.memberships.get(key)
         if site_id is None:
-            raise ProtocolError(f"site {session.site_id.site!r} has not joined {name!r}")
-        if site_id == session.site_id:  # otherwise it is the id of an overflow series
-            return self._registry.trackers[name], site_id
-        return self._registry.trackers[overflow_home(name)], site_id
+            raise ProtocolError(f"site {session.site_id.site!r} has not joined {str(key)!r}")
+        return self._registry.trackers[str(key.overflow if site_id.part else key)], site_id
 
-    def of(self, session: Session) -> Iterator[tuple[str, Counter, SiteId]]:
-        """Every membership, with the counter name that the client uses."""
-        for name in sorted(session.memberships):
-            yield name, *self.lookup(session, name)
+    def of(self, session: Session) -> Iterator[tuple[Key, Counter, SiteId]]:
+        """Every membership, with the key that the client uses."""
+        for key in sorted(session.memberships):
+            yield key, *self.lookup(session, key)
 
-    def names_in(self, session: Session, counter: Counter) -> list[str]:
-        """The client's names for series that are counted in this counter: several only in an overflow series."""
-        if is_overflow(counter.name):
-            return [name for name, each, _ in self.of(session) if each is counter]
-        return [counter.name] if session.memberships.get(counter.name) == session.site_id else []
+    def keys_in(self, session: Session, counter: Counter) -> list[Key]:
+        """The client's keys of series that are counted in this counter: several only in an overflow series."""
+        if counter.key == counter.key.overflow:
+            return [key for key, each, _ in self.of(session) if each is counter]
+        site_id = session.memberships.get(counter.key)
+        return [counter.key] if site_id is not None and not site_id.part else []

@@ -10,19 +10,13 @@ times that old: no site can delay an answer by giving others, or by connecting a
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from countless.core.budget.messages import BudgetId
+from countless.wire.keys import Key
 
 MAX_GROUP_AGE = 30  # times `silent_after`: at 5,000 answers a second a site with 20,000 counters needs 4 s
 
 
-class FamilyKey(NamedTuple):
-    name: str
-
-
-Request = str | BudgetId | FamilyKey  # of a counter, by the name that the client uses; of a period; of a family
-AwaitedRound = Callable[[Request], int | None]  # the first round that was not answered; None: nothing is awaited
+AwaitedRound = Callable[[Key], int | None]  # the first round that was not answered; None: nothing is awaited
 
 
 class Owed:
@@ -31,8 +25,8 @@ class Owed:
     __slots__ = ("_asked", "_group", "_group_began", "_moved", "_moved_at")
 
     def __init__(self) -> None:
-        self._asked: dict[Request, None] = {}  # since the group began
-        self._group: list[tuple[Request, int | None]] = []  # the oldest last, with the round that was awaited
+        self._asked: dict[Key, None] = {}  # since the group began
+        self._group: list[tuple[Key, int | None]] = []  # the oldest last, with the round that was awaited
         self._group_began = self._moved_at = 0.0
         self._moved = False  # since the last check
 
@@ -40,10 +34,10 @@ class Owed:
         return bool(self._group or self._asked)
 
     @property
-    def oldest(self) -> Request:
+    def oldest(self) -> Key:
         return self._group[-1][0]
 
-    def ask(self, request: Request) -> None:
+    def ask(self, request: Key) -> None:
         """A request was made. One that is repeated, or replaced by that of a later round, is as old as the first."""
         self._asked[request] = None
 
@@ -68,5 +62,5 @@ class Owed:
         return bool(self._group) and (now - self._moved_at > limit or age > MAX_GROUP_AGE * limit)
 
 
-def _is_answered(request: Request, round: int | None, awaited_round: AwaitedRound) -> bool:
+def _is_answered(request: Key, round: int | None, awaited_round: AwaitedRound) -> bool:
     return round is None or awaited_round(request) != round

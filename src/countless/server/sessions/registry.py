@@ -10,23 +10,31 @@ from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
-from countless.server.sessions.labels import counter_of, family_of, site_of
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
 from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.commit import CommitPipeline
-from countless.wire.keys import overflow_name, validate_name
-from countless.wire.windows import WindowName, parse_window, window_group
+from countless.wire.keys import (
+    COUNTER,
+    Key,
+    calendar_fields,
+    calendar_text,
+    counter_of,
+    counter_of_series,
+    is_plain,
+    parse_calendar,
+    require_one,
+    validate_name,
+)
 
 MAX_NAMED = 5  # sites in an error
-_FREE = "a name that no windows of another counter have"
 
 
 class CounterRegistry:
-    """`counters` are what people see. `trackers` are where sites are counted: counters without windows under their
-    names, and open windows under their wire names.
+    """`counters` are what people see. `trackers` are where sites are counted: counters without windows, and open
+    windows, by the texts of their keys, which frames have.
     """
 
     def __init__(
@@ -83,7 +91,7 @@ class CounterRegistry:
     def add(self, counter: AnyCounter) -> None:
         """A counter that is new, or was loaded, with its open windows."""
         self.counters[counter.name] = counter
-        self._series.update(filter(None, [family_of(counter.name)]))
+        self._series.update(filter(None, [counter_of_series(counter.name)]))
         parent = counter_of(counter.name)
         if parent is not None:
             self.labelled.setdefault(parent, {})[counter.name] = None
@@ -100,7 +108,7 @@ class CounterRegistry:
         require_config(config)
         if name in self.counters:
             raise InvalidParameter("counter", name, "a name that is not taken")
-        if parse_window(name) is not None:
+        if not is_plain(name):
             raise InvalidParameter("counter", name, "a name that does not end like a window's, such as @hour:5")
         if len(self.counters) >= self._settings.max_counters:
             raise InvalidParameter("counter", name, f"one of at most {self._settings.max_counters} (max_counters)")
@@ -120,20 +128,11 @@ class CounterRegistry:
 
     def _new(self, name: str, config: Config) -> AnyCounter:
         if config.windows is not None:
-            self._require_free_group(name, config.windows)
             return WindowedCounter(name, config, self._wall_clock, health=self._pipeline.health)
-        as_group = parse_window(f"{name}:0")
-        if as_group is not None and as_group.series in self.windowed:
-            raise InvalidParameter("counter", name, _FREE)
         return self._counter(name, config)
 
     def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> Counter:
-        return Counter(name, config, saved, health=self._pipeline.health, wall_clock=self._wall_clock)
-
-    def _require_free_group(self, name: str, rule: WindowRule) -> None:
-        """A tombstone of the name of a group is a watermark."""
-        if window_group(name, rule.calendar) in self.counters:
-            raise InvalidParameter("counter", name, _FREE)
+        return Counter(Key(COUNTER, name), config, saved, health=self._pipeline.health, wall_clock=self._wall_clock)
 
     def config_of(self, name: str) -> Config:
         """Of a counter that has labelled series only, it is that of the first of them."""
@@ -168,9 +167,7 @@ class CounterRegistry:
         if isinstance(part, WindowedCounter):
             if config.windows is None or not config.windows.calendar.same_as(part.calendar):
                 _refuse_other_calendar(config)
-        elif config.windows is not None:
-            self._require_free_group(part.name, config.windows)
-        elif config.alpha < part.config.alpha:
+        elif config.windows is None and config.alpha < part.config.alpha:
             raise InvalidParameter("alpha", config.alpha, f"at least {part.config.alpha}, which it has had so far")
 
     def _replace(self, part: AnyCounter, config: Config) -> AnyCounter:
@@ -192,7 +189,7 @@ class CounterRegistry:
     def remove(self, name: str) -> None:
         counter = self.counters.pop(name)
         self._shares.remove(name)
-        self._series.subtract(filter(None, [family_of(name)]))
+        self._series.subtract(filter(None, [counter_of_series(name)]))
         parent = counter_of(name)
         if parent is not None:
             del self.labelled[parent][name]
@@ -205,40 +202,38 @@ class CounterRegistry:
                 self._window_shares.remove(tracker.name)
                 self._pipeline.pending.mark_window_closed(tracker.name)
             self._pipeline.pending.mark_windows_deleted(name)
-            self._pipeline.pending.mark_deleted(counter.group)  # its watermarks
+            self._pipeline.pending.mark_deleted(counter.key)  # its watermarks
         else:
             del self.trackers[name]
-            self._pipeline.pending.mark_deleted(name)
+            self._pipeline.pending.mark_deleted(counter.key)
         counter.notify()
 
     # Where sites are counted
 
-    def tracker_for(self, name: str, peer: str = UNLIMITED) -> Counter:
-        """Where a site's events of this name are counted: the counter or window of that name, created if there is none,
-        or for a series beyond the cap the overflow series. A rejected name changes nothing.
+    def tracker_for(self, key: Key, peer: str = UNLIMITED) -> Counter:
+        """Where a site's events of this key are counted: the counter or window, created if there is none, or for a
+        series beyond the cap the overflow series. A rejected key changes nothing.
         """
-        tracker = self.trackers.get(name)
+        tracker = self.trackers.get(str(key))
         if tracker is not None:
             return tracker
-        window = parse_window(name)
-        if window is not None and str(window) != name:
-            raise InvalidParameter("counter", name, f"{window}, as this window is called")
-        series = window.series if window else name
-        overflows = series not in self.counters and self._is_beyond_cap(series)
-        home = overflow_name(str(family_of(series))) if overflows else series
-        config = self.counters[home].config if home in self.counters else self._config_for(series, window)
-        _require_same_windows(home, config, window)
-        if window is not None:
-            window.calendar.bounds(window.period)
-        counter = self.counters.get(home) or self.create(home, config, peer)
-        tracker = counter if isinstance(counter, Counter) else self._window(counter, window, peer)
+        require_one(key)
+        overflows = key.name not in self.counters and self._is_beyond_cap(key.name)
+        home = key.overflow if overflows else key
+        config = self.counters[home.name].config if home.name in self.counters else self._config_for(key)
+        _require_same_windows(home, config)
+        if key.is_window:
+            parse_calendar(key.calendar).bounds(key.period)
+        counter = self.counters.get(home.name) or self.create(home.name, config, peer)
+        tracker = counter if isinstance(counter, Counter) else self._window(counter, home, peer)
         if overflows and tracker.coordinator.sites >= self._settings.max_sites:
-            raise InvalidParameter("counter", name, f"one of at most {self._settings.max_sites} beyond the label cap")
+            allowed = f"one of at most {self._settings.max_sites} beyond the label cap"
+            raise InvalidParameter("counter", str(key), allowed)
         return tracker
 
-    def _window(self, counter: WindowedCounter, window: WindowName | None, peer: str) -> Counter:
+    def _window(self, counter: WindowedCounter, window: Key, peer: str) -> Counter:
         """A window that is opened, unless it is open."""
-        if window is None:
+        if not window.is_window:
             raise InvariantBroken(f"no window of {counter.name!r}")
         if window.period in counter.open:
             return counter.open[window.period]
@@ -271,35 +266,34 @@ class CounterRegistry:
         self.windowed[name].lose_site(oldest, newest)
         self._pipeline.pending.mark_windows(name, [oldest])
 
-    def _config_for(self, series: str, window: WindowName | None) -> Config:
+    def _config_for(self, key: Key) -> Config:
         """Of a counter that a site uses for the first time."""
-        if window is None or (family_of(series) or "") in self.counters:
-            return self._config_of_family(series)
-        return replace(self._settings.defaults, windows=WindowRule(window.per, window.tz, window.anchor))
+        if not key.is_window or (counter_of_series(key.name) or "") in self.counters:
+            return self._config_of_family(key.name)
+        return replace(self._settings.defaults, windows=WindowRule(*calendar_fields(key.calendar)))
 
     def _config_of_family(self, name: str) -> Config:
         """Series have the config of the counter they belong to, or else the default."""
-        counter = self.counters.get(family_of(name) or "")
+        counter = self.counters.get(counter_of_series(name) or "")
         return counter.config if counter else self._settings.defaults
 
     def _is_beyond_cap(self, name: str) -> bool:
-        family = family_of(name)
+        family = counter_of_series(name)
         return family is not None and self._series[family] >= self._config_of_family(name).label_cap
 
 
-def _require_same_windows(name: str, config: Config, window: WindowName | None) -> None:
-    rule = config.windows
-    if window is None and rule is not None:
+def _require_same_windows(key: Key, config: Config) -> None:
+    name, rule = key.name, config.windows
+    if not key.is_window and rule is not None:
         message = f"counter {name!r} has windows: count it with per={rule.per!r}"
         raise InvalidParameter("counter", name, message=message)
-    if window is not None and rule is None:
-        message = (
-            f"counter {name!r} has no windows: count it without per; {_start_windows(name, window.per)} starts some"
-        )
-        raise InvalidParameter("per", window.per, message=message)
-    if window is not None and rule is not None and not rule.calendar.same_as(window.calendar):
+    if key.is_window and rule is None:
+        per, *_ = calendar_fields(key.calendar)
+        message = f"counter {name!r} has no windows: count it without per; {_start_windows(name, per)} starts some"
+        raise InvalidParameter("per", per, message=message)
+    if rule is not None and calendar_text(rule.calendar) != key.calendar:
         allowed = f"{rule.calendar!r}, as counter {name!r} has them; to change that, delete the counter"
-        raise InvalidParameter("windows", repr(window.calendar), allowed)
+        raise InvalidParameter("windows", repr(parse_calendar(key.calendar)), allowed)
 
 
 def _refuse_other_calendar(config: Config) -> None:
@@ -329,7 +323,7 @@ def _start_windows(name: str, per: str) -> str:
 
 def _require_no_site(name: str, rule: WindowRule, parts: list[Counter]) -> None:
     """Raise InvalidParameter if a site counts one of these without windows, which are about to get some."""
-    members = {site_of(site_id.site) for part in parts for site_id, _ in part.coordinator.saved_state.known}
+    members = {str(site_id.site) for part in parts for site_id, _ in part.coordinator.saved_state.known}
     if members:
         sites = [repr(each) for each in sorted(members)]
         named = ", ".join(sites[:MAX_NAMED]) + (f" and {len(sites) - MAX_NAMED} more" if sites[MAX_NAMED:] else "")

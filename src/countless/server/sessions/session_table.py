@@ -16,21 +16,12 @@ from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.owed import Owed
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
-from countless.wire.windows import parse_window
+from countless.wire.keys import Key
 
 # Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
 # three times `silent_after`, because each costs two frames.
 HEARTBEAT_PER_TIMEOUT = 3
 MAX_SESSIONS = 1 << 31  # of a table without a limit
-
-
-def group_of(name: str) -> str:
-    """What the names of all windows of a series begin with; empty for a counter without windows.
-
-    >>> group_of('requests{route="/a"}@hour:5'), group_of("requests")
-    ('requests{route="/a"}@hour', '')
-    """
-    return "" if parse_window(name) is None else name.rpartition(":")[0]
 
 
 class Used(NamedTuple):
@@ -62,49 +53,49 @@ class Session:
         self._used = used
         self.connection: Connection | None = None
         self.peer = UNLIMITED  # who opened the connection: see `shares.py`
-        self.memberships: dict[str, SiteId] = {}  # by the client's counter name: the id under which it is counted
-        self.left: set[str] = set()  # what it left with its count: a repeated Leave is acknowledged again
+        self.memberships: dict[Key, SiteId] = {}  # by the client's key of a counter: the id under which it is counted
+        self.left: set[Key] = set()  # what it left with its count: a repeated Leave is acknowledged again
         self.inherited = False  # who delivers on this connection has not counted that
         self.delivered = False  # something was left like this: the process may still run, and know more
-        self.windows_left: dict[str, int] = {}  # by `group_of`: it has left all windows before this one
+        self.windows_left: dict[Key, int] = {}  # by `Key.windows`: it has left all windows before this one
         self._open_windows = 0  # those of `memberships` that are windows
-        self.unconfirmed: set[str] = set()  # windows that it has not joined on this connection, until its first Sync
-        self.ignored: set[str] = set()  # counters whose messages on this connection are dropped until they join again
+        self.unconfirmed: set[Key] = set()  # windows that it has not joined on this connection, until its first Sync
+        self.ignored: set[Key] = set()  # counters whose messages on this connection are dropped until they join again
         self.budgets: set[BudgetId] = set()  # in which it may have a limit
         self.asked: set[BudgetId] = set()  # on this connection
         self.rules_sent: set[str] = set()  # of these budgets, on this connection
-        self.families: set[str] = set()  # that it is a member of
-        self.labels: dict[str, list[str]] = {}  # of families that it has joined on this connection, by number
+        self.families: set[Key] = set()  # that it is a member of
+        self.labels: dict[Key, list[str]] = {}  # of families that it has joined on this connection, by number
         self.labels_limited = False  # it was told on this connection to count no new labels by name
         self.last_seen = now
         self.owed = Owed()
         self.unreachable = False
         self.free_at = 0.0  # while it is unreachable: when to look for units of rolling budgets that are free again
 
-    def join(self, name: str, site_id: SiteId) -> bool:
+    def join(self, key: Key, site_id: SiteId) -> bool:
         """Record a membership. The windows of a series need only one entry beside those that are open.
 
         True: when the session leaves it, it leaves a tombstone that it did not leave otherwise.
         """
-        is_new = name not in self.memberships
+        is_new = key not in self.memberships
         self._used.joined.add(self.peer, is_new)
-        if is_new and (group := group_of(name)):
-            is_new = group not in self.windows_left
-            self.windows_left.setdefault(group, 0)
+        if is_new and key.is_window:
+            is_new = key.windows not in self.windows_left
+            self.windows_left.setdefault(key.windows, 0)
             self._open_windows += 1
-        self.memberships[name] = site_id
+        self.memberships[key] = site_id
         return is_new
 
-    def leave(self, name: str) -> None:
-        del self.memberships[name]
+    def leave(self, key: Key) -> None:
+        del self.memberships[key]
         self._used.joined.add(self.peer, -1)
-        self.unconfirmed.discard(name)
-        self._open_windows -= bool(group_of(name))
+        self.unconfirmed.discard(key)
+        self._open_windows -= key.is_window
 
     def new_connection(self) -> None:
         """A site begins by joining all that it knows."""
-        names = (*self.memberships, *self.families) if self._open_windows or self.families else ()
-        self.unconfirmed = {name for name in names if group_of(name)}
+        keys = (*self.memberships, *self.families) if self._open_windows or self.families else ()
+        self.unconfirmed = {key for key in keys if key.is_window}
         self.end_connection()
         self.inherited = False
         self.asked.clear()
@@ -112,7 +103,7 @@ class Session:
 
     def set_peer(self, peer: str) -> None:
         """What it uses belongs to the peer of its present connection."""
-        names = sum(map(_name_size, self.ignored)) + sum(map(_name_size, self.rules_sent))
+        names = sum(_name_size(key.name) for key in self.ignored) + sum(map(_name_size, self.rules_sent))
         for used, n in zip(self._used, (self.joined, names), strict=True):
             used.add(self.peer, -n)
             used.add(peer, n)
@@ -123,29 +114,29 @@ class Session:
         """Its memberships of counters, and its periods of budgets."""
         return len(self.memberships) + len(self.budgets)
 
-    def reject(self, name: str, most: int) -> None:
+    def reject(self, key: Key, most: int) -> None:
         """Ignore a counter, or family, that was rejected; at most so many."""
-        if name not in self.ignored and len(self.ignored) >= most:
+        if key not in self.ignored and len(self.ignored) >= most:
             raise ProtocolError("too many rejected counters (max_counters_per_site) or families (10,000)")
-        if name not in self.ignored and not self._used.names.has_room(self.peer):
+        if key not in self.ignored and not self._used.names.has_room(self.peer):
             raise LimitReached("too many rejected counters and families (max_memberships)")
-        self.ignore(name)
+        self.ignore(key)
 
-    def ignore(self, name: str) -> None:
+    def ignore(self, key: Key) -> None:
         """Drop messages for this counter that are under way, until the session joins it again."""
-        if name not in self.ignored:
-            self._used.names.add(self.peer, _name_size(name))
-            self.ignored.add(name)
+        if key not in self.ignored:
+            self._used.names.add(self.peer, _name_size(key.name))
+            self.ignored.add(key)
 
-    def stop_ignoring(self, name: str) -> None:
-        if name in self.ignored:
-            self._used.names.add(self.peer, -_name_size(name))
-            self.ignored.discard(name)
+    def stop_ignoring(self, key: Key) -> None:
+        if key in self.ignored:
+            self._used.names.add(self.peer, -_name_size(key.name))
+            self.ignored.discard(key)
 
     def end_connection(self) -> None:
         """Forget the names that are remembered for it."""
-        for name in list(self.ignored):
-            self.stop_ignoring(name)
+        for key in list(self.ignored):
+            self.stop_ignoring(key)
         for name in list(self.rules_sent):
             self.forget_rule(name)
 
@@ -171,11 +162,8 @@ class Session:
             self._used.names.add(self.peer, -_name_size(budget))
             self.rules_sent.discard(budget)
 
-    def has_left(self, name: str) -> bool:
-        if name in self.left:
-            return True
-        window = parse_window(name)
-        return window is not None and window.period < self.windows_left.get(group_of(name), 0)
+    def has_left(self, key: Key) -> bool:
+        return key in self.left or (key.is_window and key.period < self.windows_left.get(key.windows, 0))
 
     @property
     def is_member(self) -> bool:

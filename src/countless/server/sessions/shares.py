@@ -12,11 +12,12 @@ from typing import Generic, TypeVar
 
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
+from countless.wire.keys import Key
 
 UNLIMITED = ""  # the peer of an operator
 DAY_S = 86_400
 
-Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T", bound=Hashable)
 
 
 class Amounts:
@@ -67,7 +68,7 @@ class Amounts:
             del self._used[peer]
 
 
-class Shares(Generic[Key]):
+class Shares(Generic[T]):
     """Which peer uses what, and whether it may use more.
 
     >>> names = Shares[str](limit=4, share=0.5)
@@ -82,7 +83,7 @@ class Shares(Generic[Key]):
 
     def __init__(self, limit: int, share: float) -> None:
         self.amounts = Amounts(limit, share)
-        self._peers: dict[Key, str] = {}
+        self._peers: dict[T, str] = {}
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -95,24 +96,25 @@ class Shares(Generic[Key]):
     def is_full(self, peer: str) -> bool:
         return self.amounts.is_full(peer)
 
-    def add(self, key: Key, peer: str) -> None:
+    def add(self, key: T, peer: str) -> None:
         self.remove(key)
         self._peers[key] = peer
         self.amounts.add(peer, 1)
 
-    def remove(self, key: Key) -> None:
+    def remove(self, key: T) -> None:
         peer = self._peers.pop(key, None)
         if peer is not None:
             self.amounts.add(peer, -1)
 
 
-def tombstone_bytes(site_id: SiteId, name: str) -> int:
+def tombstone_bytes(site_id: SiteId, key: Key, label: str | None = None) -> int:
     """About what a tombstone takes on the disk: the names are in a row and in an index.
 
-    >>> tombstone_bytes(SiteId("checkout-6f7c9d5b8-x2x9q", 1), 'http_requests_total{route="/api/v1/items"}')
+    >>> key = Key(COUNTER, 'http_requests_total{route="/api/v1/items"}')
+    >>> tombstone_bytes(SiteId("checkout-6f7c9d5b8-x2x9q", 1), key)
     202
     """
-    return 70 + 2 * (len(str(site_id.site).encode()) + len(name.encode()))
+    return 70 + 2 * (len(str(site_id.site).encode()) + len(str(key).encode()) + len((label or "").encode()))
 
 
 class TombstoneShares:
@@ -123,7 +125,7 @@ class TombstoneShares:
     is counted on, and gets its tombstone: nothing is lost or counted twice.
 
     >>> shares = TombstoneShares(limit_mb=1, share=0.0002, wall_clock=lambda: 5 * DAY_S)
-    >>> shares.add("token 1", SiteId("a", 1), ["hits", "visits"])
+    >>> shares.add("token 1", SiteId("a", 1), [(Key(COUNTER, name), None) for name in ("hits", "visits")])
     >>> shares.is_full("token 1"), shares.is_full("token 2"), shares.largest
     (False, False, 164)
     """
@@ -147,10 +149,10 @@ class TombstoneShares:
             allowed = "one that this process has used before: too many processes of its token have come and gone"
             raise InvalidParameter(parameter, name, f"{allowed} (max_share of max_tombstone_mb)")
 
-    def add(self, peer: str, site_id: SiteId, names: Iterable[str]) -> None:
-        """The peer has caused these tombstones of a site, or will when it leaves."""
+    def add(self, peer: str, site_id: SiteId, tombstones: Iterable[tuple[Key, str | None]]) -> None:
+        """The peer has caused tombstones of a site with these keys and labels, or will when it leaves."""
         if peer != UNLIMITED:
-            size = sum(tombstone_bytes(site_id, name) for name in names)
+            size = sum(tombstone_bytes(site_id, key, label) for key, label in tombstones)
             self._by_day.setdefault(int(self._wall_clock() // DAY_S), Tally())[peer] += size
             self._bytes.add(peer, size)
 

@@ -30,9 +30,8 @@ from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families.families import Families
 from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.registry import FamilyRegistry
-from countless.server.sessions.families.tombstones import has_count, is_family_tombstone, known_items_of
+from countless.server.sessions.families.tombstones import known_counts_of, known_items_of
 from countless.server.sessions.families.windowed_family import AnyFamily
-from countless.server.sessions.labels import client_key
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.membership import Membership
 from countless.server.sessions.planner import Planner
@@ -42,10 +41,7 @@ from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, Tombsto
 from countless.server.sessions.windows.sweeps import WindowSweeps
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings
-from countless.server.storage.base import (
-    Config,
-    StateStore,
-)
+from countless.server.storage.base import Config, StateStore, Tombstone, What
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
@@ -67,7 +63,7 @@ from countless.wire.frames import (
     retired_items,
 )
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
-from countless.wire.windows import parse_window
+from countless.wire.keys import COUNTER, Key
 
 PRUNE_INTERVAL_S = 60.0
 CLOCK_READINGS = 10  # one in each interval; tombstones are as old as the earliest reading says
@@ -133,7 +129,7 @@ class SiteServer:
             dropped=self.dropped,
         )
         self._messages = CounterMessages(
-            *(self._membership, self._family_registry, self._lifecycle, self._dispatcher, self._pipeline),
+            *(trackers, self._membership, self._family_registry, self._lifecycle, self._dispatcher, self._pipeline),
             *(self.tombstones, self._count_rejected, settings.max_counters_per_site),
         )
         retire = self._lifecycle.retire_lost
@@ -151,10 +147,11 @@ class SiteServer:
         self._registry.load(saved, self._store.load_windows())
         for name, tracker in self._registry.trackers.items():
             for site_id, _ in saved[name][1].known:
-                client_name, client_id = client_key(name, site_id)
-                session = self.sessions.open(client_id, now)
-                # One id object for all counters of a session: with thousands of them that saves memory.
-                session.join(client_name, session.site_id if client_id == site_id else site_id)
+                session = self.sessions.open(site_id._replace(part=""), now)
+                if site_id.part:
+                    session.join(tracker.key.of_part(site_id.part), site_id)
+                else:  # one id object for all counters of a session: with thousands of them that saves memory
+                    session.join(tracker.key, session.site_id)
             self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
         self.budgets.recover(self._store.load_budgets())
         self.families.recover(self._store.load_families())
@@ -172,20 +169,13 @@ class SiteServer:
             self._recovering.pop()
         return False
 
-    def _set_left(self, session: Session, tombstones: Iterable[tuple[str, int]]) -> None:
-        for name, value in tombstones:
-            if is_family_tombstone(name):
-                session.left.add(name.removesuffix("\n\n"))  # it has left the family: none of these is of a member
-                session.delivered |= has_count(name)
-            elif self._is_watermark(name):
-                session.windows_left[name] = max(value, session.windows_left.get(name, 0))
+    def _set_left(self, session: Session, tombstones: Iterable[Tombstone]) -> None:
+        for _, key, what, _, value in tombstones:
+            if what is What.WATERMARK:
+                session.windows_left[key] = max(value, session.windows_left.get(key, 0))
             else:
-                session.left.add(name)
-                session.delivered = True  # perhaps by another process
-
-    def _is_watermark(self, name: str) -> bool:
-        """Whether a tombstone says which windows of a counter were left, not the count of a counter of this name."""
-        return parse_window(f"{name}:0") is not None and name not in self.counters
+                session.left.add(key)  # it is not a member any more
+                session.delivered |= what is What.COUNT  # perhaps by another process
 
     # Lifecycle
 
@@ -286,20 +276,19 @@ class SiteServer:
         if hello.incarnation > MAX_INCARNATION:
             raise ProtocolError("an incarnation has at most 63 bits")
         site_id = SiteId(hello.site, hello.incarnation)
-        final_counts: tuple[tuple[str, int], ...] = ()
+        tombstones: list[Tombstone] = []
         known = self.sessions.get(site_id)
         if known is not None and known.delivered:
             self._lifecycle.renew(known)
         if site_id not in self.sessions:
             await self.require_saved()  # a tombstone that is not saved yet cannot be read
-            final_counts, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
+            tombstones, horizon = await asyncio.to_thread(self._read_tombstones, site_id)
             # A site that has left some windows, and is a member of none, may count in the next one.
-            retired = not all(self._is_watermark(name) for name, _ in final_counts)
+            retired = any(each.what is not What.WATERMARK for each in tombstones)
             expired = not retired and second_of(site_id.incarnation) < horizon
             if site_id not in self.sessions and (retired or expired or self.budgets.losses.retired(site_id)):
-                counters = [each for each in final_counts if not is_family_tombstone(each[0])]
-                least = first_of(horizon)
-                told: list[DownItem] = [*known_items_of(final_counts), *retired_items(counters, least)]
+                least, counts = first_of(horizon), known_counts_of(tombstones)
+                told: list[DownItem] = [*known_items_of(tombstones), *retired_items(counts, least)]
                 connection.send([IncarnationExpired(least)] if expired else told)
                 return None
             if len(self.sessions) >= self.settings.max_sites:
@@ -313,7 +302,7 @@ class SiteServer:
             self._require_room_for(known, peer)
         session = known or self.sessions.open(site_id, self._clock())
         if known is None:
-            self._set_left(session, final_counts)
+            self._set_left(session, tombstones)
         if session.connection is not None:
             self._lifecycle.replace(session, session.connection)
         session.connection, session.last_seen = connection, self._clock()
@@ -340,7 +329,7 @@ class SiteServer:
         if not (sites.fits(peer, 1) and joined.fits(peer, session.joined) and self.families.fits(session, peer)):
             raise ProtocolError("this token has no room for what the site has used with another (max_share)")
 
-    def _read_tombstones(self, site_id: SiteId) -> tuple[tuple[tuple[str, int], ...], int]:
+    def _read_tombstones(self, site_id: SiteId) -> tuple[list[Tombstone], int]:
         return self._store.tombstones(site_id), self._store.tombstone_horizon()
 
     def on_frame(self, session: Session, connection: Connection, items: list[UpItem], size: int) -> None:
@@ -412,7 +401,7 @@ class SiteServer:
         return {*self.counters, *self._registry.labelled}
 
     def create(self, name: str, config: Config) -> AnyCounter:
-        self._family_registry.require_no_family(name)
+        self._family_registry.require_no_family(Key(COUNTER, name))
         return self._registry.create(name, config)
 
     def create_family(self, name: str, rule: FamilyRule) -> AnyFamily:
@@ -425,8 +414,8 @@ class SiteServer:
         for counter in self._registry.configure(name, config):
             self._dispatcher.dispatch(counter, counter.coordinator.recover())
             for session in self.sessions:
-                for client_name in self._membership.names_in(session, counter) if session.unreachable else ():
-                    outbox = counter.coordinator.mark_unreachable(session.memberships[client_name])
+                for key in self._membership.keys_in(session, counter) if session.unreachable else ():
+                    outbox = counter.coordinator.mark_unreachable(session.memberships[key])
                     self._dispatcher.dispatch(counter, outbox)
         return self._registry.get(name)
 
@@ -443,14 +432,14 @@ class SiteServer:
     def _delete(self, counter: AnyCounter) -> None:
         trackers = list(counter.open.values()) if isinstance(counter, WindowedCounter) else [counter]
         for session in self.sessions:
-            for client_name in [each for tracker in trackers for each in self._membership.names_in(session, tracker)]:
-                session.leave(client_name)
+            for key in [each for tracker in trackers for each in self._membership.keys_in(session, tracker)]:
+                session.leave(key)
                 if session.connection is not None:
-                    session.ignore(client_name)
-                    self._pipeline.send(session.connection, Rejoin(client_name))
+                    session.ignore(key)
+                    self._pipeline.send(session.connection, Rejoin(str(key)))
             if isinstance(counter, WindowedCounter):
-                session.windows_left.pop(counter.group, None)
-            session.left.discard(counter.name)
+                session.windows_left.pop(counter.key, None)
+            session.left.discard(Key(COUNTER, counter.name))
             self.sessions.remove_if_unused(session)
         self._registry.remove(counter.name)
 

@@ -7,6 +7,7 @@ changes, and many inputs share one save.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from countless.core.budget.messages import BudgetId
@@ -21,8 +22,8 @@ from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.errors import CountlessError
+from countless.wire.keys import ALL, COUNTER, FAMILY, Key, key_of
 
-MembershipKey = tuple[str, SiteId]  # a counter, and a site id that it counts
 SiteCounts = dict[str, dict[SiteId, int | None]]  # by counter and site id; None: the site is not a member any more
 
 
@@ -143,6 +144,24 @@ class FamilyChanges:
     counts: dict[SiteId, dict[str, int]] = field(default_factory=dict)
 
 
+class What(StrEnum):
+    """What a tombstone says."""
+
+    COUNT = "count"  # the final count: of a counter or window, of a label of a family, or of all its labels together
+    LEFT = "left"  # the site has left the family, so that everything it has counted is known
+    WATERMARK = "watermark"  # the first window that the site has not left; the key is that of all windows together
+
+
+class Tombstone(NamedTuple):
+    """What is kept of an incarnation after it has left, or was retired, by the key that its client uses."""
+
+    site_id: SiteId
+    key: Key
+    what: What
+    label: str | None  # of a family; None: all labels together, or a counter
+    value: int
+
+
 @dataclass(slots=True)
 class Changes:
     """What one save writes, completely or not at all. Deletions come first: a counter may be deleted and recreated.
@@ -152,7 +171,7 @@ class Changes:
     counters: dict[str, CounterFields] = field(default_factory=dict)
     counts: SiteCounts = field(default_factory=dict)
     configs: dict[str, Config] = field(default_factory=dict)  # of counters that are new or reconfigured
-    tombstones: dict[MembershipKey, int] = field(default_factory=dict)  # final counts, by the client's counter name
+    tombstones: list[Tombstone] = field(default_factory=list)  # a later one replaces an earlier one
     deleted: list[str] = field(default_factory=list)
     prune_before: int | None = None  # drop the tombstones of incarnations that have none of this second, or later
     budgets: dict[str, BudgetFields] = field(default_factory=dict)  # that are new, or have another rule
@@ -163,7 +182,7 @@ class Changes:
     windows: dict[WindowKey, WindowFields | None] = field(default_factory=dict)  # None: it is not kept any more
     closed: list[str] = field(default_factory=list)  # wire names of windows that are not open any more
     families: dict[str, FamilyChanges] = field(default_factory=dict)
-    deleted_families: list[str] = field(default_factory=list)  # with their tombstones: see `tombstone_of`
+    deleted_families: list[str] = field(default_factory=list)  # with their tombstones: see `tombstone_text`
     dropped_families: list[str] = field(default_factory=list)  # windows that are not kept any more: without tombstones
 
     def __bool__(self) -> bool:
@@ -189,8 +208,8 @@ class StateStore(Protocol):
     def save(self, changes: Changes) -> None:
         """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""
 
-    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
-        """The final counts of a retired incarnation, by the counter names that its client used."""
+    def tombstones(self, site_id: SiteId) -> list[Tombstone]:
+        """Of an incarnation, in the order of their keys."""
 
     def tombstone_horizon(self) -> int:
         """Tombstones of incarnations that began before this second may have been dropped; 0: none was. It never falls.
@@ -200,21 +219,42 @@ class StateStore(Protocol):
         """
 
 
-# Tombstones of families are among those of counters. No name contains a line feed, so theirs differ from all others.
+# How stores write tombstones and parts of sites as texts. No name contains a line feed.
 
 
-def tombstone_of(family: str) -> str:
-    """The name of the tombstone that has the total of a site; those of its labels begin with `label_tombstone`."""
-    return f"\n{family}"
+def tombstone_text(key: Key, what: What = What.COUNT, label: str | None = None) -> str:
+    if key.kind == COUNTER:
+        return str(key)
+    return family_text(key) + ("\n\n" if what is What.LEFT else "" if label is None else f"\n{label}")
 
 
-def label_tombstone(family: str, label: str) -> str:
-    return f"\n{family}\n{label}"
+def family_text(key: Key) -> str:
+    return f"\n{key}"
 
 
-def left_tombstone(family: str) -> str:
-    """Of a site that has left, so that everything it has counted is known."""
-    return f"\n{family}\n\n"
+def labels_prefix(key: Key) -> str:
+    """What the texts of all labels of a family begin with."""
+    return f"{family_text(key)}\n"
+
+
+def tombstone_of_text(site_id: SiteId, text: str, value: int) -> Tombstone:
+    family, label = "", None
+    if text.startswith("\n"):
+        family, separator, rest = text[1:].partition("\n")
+        label = rest if separator else None
+    key = key_of(FAMILY, family) if family else key_of(COUNTER, text)
+    if label == "\n":
+        return Tombstone(site_id, key, What.LEFT, None, value)
+    return Tombstone(site_id, key, What.WATERMARK if key.period == ALL else What.COUNT, label, value)
+
+
+def site_text(site_id: SiteId) -> str:
+    return f"{site_id.site}\n{site_id.part}" if site_id.part else str(site_id.site)
+
+
+def site_of_text(text: str, incarnation: int) -> SiteId:
+    site, _, part = text.partition("\n")
+    return SiteId(site, incarnation, part)
 
 
 @dataclass(frozen=True, slots=True)

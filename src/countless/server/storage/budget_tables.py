@@ -50,7 +50,9 @@ def write_budgets(database: sqlite3.Connection, changes: Changes) -> None:
         ],
     )
     sites = [
-        (*budget, *site_id, saved) for budget, by_id in changes.budget_sites.items() for site_id, saved in by_id.items()
+        (*budget, *site_id[:2], saved)
+        for budget, by_id in changes.budget_sites.items()
+        for site_id, saved in by_id.items()
     ]
     database.executemany(
         "INSERT OR REPLACE INTO budget_sites VALUES (?, ?, ?, ?, ?, ?, ?)",

@@ -19,9 +19,10 @@ from countless.server.storage.base import (
     FamilyFields,
     SavedFamily,
     StoreError,
-    label_tombstone,
-    tombstone_of,
+    family_text,
+    labels_prefix,
 )
+from countless.wire.keys import FAMILY, Key
 
 TABLES = ("family_labels", "family_sites", "family_counts")
 _DELETE_TOMBSTONES = "DELETE FROM gone WHERE counter = ? OR substr(counter, 1, ?) = ?"
@@ -33,8 +34,9 @@ def delete_families(database: sqlite3.Connection, names: Iterable[str]) -> None:
     """With their tombstones, for which all tombstones have to be read."""
     for name in names:
         drop_families(database, [name])
-        prefix = label_tombstone(name, "")
-        database.execute(_DELETE_TOMBSTONES, (tombstone_of(name), len(prefix), prefix))
+        key = Key(FAMILY, name)
+        prefix = labels_prefix(key)
+        database.execute(_DELETE_TOMBSTONES, (family_text(key), len(prefix), prefix))
 
 
 def drop_families(database: sqlite3.Connection, names: Iterable[str]) -> None:
@@ -50,7 +52,7 @@ def write_families(database: sqlite3.Connection, execute: Execute, families: Map
             for table in ("family_sites", "family_counts"):
                 database.execute(
                     f"DELETE FROM {table} WHERE family = ? AND site = ? AND incarnation = ?",  # noqa: S608  # constants
-                    (name, *site_id),
+                    (name, *site_id[:2]),
                 )
     execute(_insert("families", 9), [_family_row(name, family.fields) for name, family in families.items()])
     execute(
@@ -60,7 +62,7 @@ def write_families(database: sqlite3.Connection, execute: Execute, families: Map
     execute(
         _insert("family_sites", 6),
         [
-            (name, *site_id, str(member.steps.label), str(member.steps.total), str(member.total))
+            (name, *site_id[:2], str(member.steps.label), str(member.steps.total), str(member.total))
             for name, family in families.items()
             for site_id, member in family.members.items()
             if member is not None
@@ -69,7 +71,7 @@ def write_families(database: sqlite3.Connection, execute: Execute, families: Map
     execute(
         _insert("family_counts", 5),
         [
-            (name, *site_id, label, str(n))
+            (name, *site_id[:2], label, str(n))
             for name, family in families.items()
             for site_id, counts in family.counts.items()
             for label, n in counts.items()

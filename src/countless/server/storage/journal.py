@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from countless.core.messages import SiteId, SiteName
-from countless.server.storage.base import Changes, CounterFields, SiteCounts, parse_total
+from countless.server.storage.base import Changes, CounterFields, SiteCounts, parse_total, site_of_text, site_text
 
 MAX_BYTES = 1 << 25  # of entries, from which a fold begins: a restart reads twice as much in two seconds
 
@@ -32,7 +32,7 @@ def encode_entry(changes: Changes) -> bytes:
         (name, number, repr(total), str(departed)) for name, (number, total, departed) in changes.counters.items()
     ]
     sites = [
-        (name, *site_id, None if count is None else str(count))
+        (name, site_text(site_id), site_id.incarnation, None if count is None else str(count))
         for name, counts in changes.counts.items()
         for site_id, count in counts.items()
     ]
@@ -42,7 +42,7 @@ def encode_entry(changes: Changes) -> bytes:
 def decode_entry(data: bytes) -> Changes:
     entry, counts = _decode(data), SiteCounts()
     for name, site, incarnation, count in entry.sites:
-        counts.setdefault(name, {})[SiteId(site, incarnation)] = None if count is None else int(count)
+        counts.setdefault(name, {})[site_of_text(site, incarnation)] = None if count is None else int(count)
     counters = {
         name: CounterFields(number, parse_total(total), int(departed))
         for name, number, total, departed in entry.counters
@@ -82,8 +82,12 @@ class Fold:
                 for name, (number, total, departed) in counters
                 if name not in self._deleted
             ],
-            [(name, *site_id, str(count)) for name, site_id, count in sites if count is not None],
-            [(name, *site_id) for name, site_id, count in sites if count is None],
+            [
+                (name, site_text(site_id), site_id.incarnation, str(count))
+                for name, site_id, count in sites
+                if count is not None
+            ],
+            [(name, site_text(site_id), site_id.incarnation) for name, site_id, count in sites if count is None],
         )
 
 

@@ -17,12 +17,16 @@ from countless.server.storage.base import (
     SavedBudget,
     SavedFamily,
     SavedPeriod,
+    Tombstone,
     WindowFields,
     WindowKey,
-    label_tombstone,
-    tombstone_of,
+    family_text,
+    labels_prefix,
+    tombstone_of_text,
+    tombstone_text,
 )
 from countless.wire.incarnations import second_of
+from countless.wire.keys import FAMILY, Key
 
 
 class MemoryStore:
@@ -34,7 +38,7 @@ class MemoryStore:
         self._configs: dict[str, Config] = {}
         self._fields: dict[str, CounterFields] = {}
         self._counts: dict[str, dict[SiteId, int]] = {}
-        self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by counter: final count, second it was set
+        self._tombstones: dict[SiteId, dict[str, tuple[int, int]]] = {}  # by text: value, second it was set
         self._horizon = 0
         self._budgets: dict[str, SavedBudget] = {}
         self._windows: dict[str, dict[int, WindowFields]] = {}
@@ -84,8 +88,8 @@ class MemoryStore:
                     else:
                         stored[site_id] = count
             self._save_families(changes)
-            for (name, site_id), count in changes.tombstones.items():
-                self._tombstones.setdefault(site_id, {})[name] = (count, second)
+            for site_id, key, what, label, value in changes.tombstones:
+                self._tombstones.setdefault(site_id, {})[tombstone_text(key, what, label)] = (value, second)
             if changes.prune_before is not None:
                 self._prune(changes.prune_before)
             self._save_windows(changes)
@@ -161,9 +165,10 @@ class MemoryStore:
                 del self._tombstones[site_id]
                 self._horizon = max(self._horizon, second + 1)
 
-    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+    def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         with self._lock:
-            return tuple((name, count) for name, (count, _) in sorted(self._tombstones.get(site_id, {}).items()))
+            rows = sorted(self._tombstones.get(site_id, {}).items())
+            return [tombstone_of_text(site_id, text, value) for text, (value, _) in rows]
 
     def tombstone_horizon(self) -> int:
         with self._lock:
@@ -192,8 +197,9 @@ class MemoryStore:
             }
             snapshot[0].families = {name: _copy_family(family) for name, family in self._families.items()}
             for site_id, rows in self._tombstones.items():
-                for name, (count, second) in rows.items():
-                    snapshot.setdefault(second, Changes()).tombstones[name, site_id] = count
+                for text, (value, second) in rows.items():
+                    tombstone = tombstone_of_text(site_id, text, value)
+                    snapshot.setdefault(second, Changes()).tombstones.append(tombstone)
             return snapshot
 
 
@@ -202,7 +208,8 @@ def _copy(period: SavedPeriod) -> SavedPeriod:
 
 
 def _is_of_family(family: str, tombstone: str) -> bool:
-    return tombstone == tombstone_of(family) or tombstone.startswith(label_tombstone(family, ""))
+    key = Key(FAMILY, family)
+    return tombstone == family_text(key) or tombstone.startswith(labels_prefix(key))
 
 
 def _copy_family(family: FamilyChanges) -> FamilyChanges:

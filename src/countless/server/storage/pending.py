@@ -23,13 +23,13 @@ from countless.server.storage.base import (
     FamilyChanges,
     FamilyFields,
     MemberFields,
-    MembershipKey,
     PeriodFields,
+    Tombstone,
     WindowFields,
     WindowKey,
-    label_tombstone,
-    tombstone_of,
+    tombstone_text,
 )
+from countless.wire.keys import COUNTER, FAMILY, Key
 
 
 class PersistentCounter(Protocol):
@@ -142,19 +142,18 @@ class PendingChanges:
         self._changes.configs[name] = config
         self.mark_counter(name)
 
-    def mark_departed(self, member: MembershipKey, client_key: MembershipKey, count: int) -> None:
-        """A site left a counter. The tombstone goes by the names that its client uses."""
-        name, site_id = member
-        self._changes.tombstones[client_key] = count
+    def mark_departed(self, name: str, site_id: SiteId, tombstone: Tombstone) -> None:
+        """A site left a counter."""
+        self._changes.tombstones.append(tombstone)
         self._changes.counts.setdefault(name, {})[site_id] = None
         self._changed.get(name, set()).discard(site_id)
 
-    def mark_deleted(self, name: str) -> None:
-        """A counter was deleted, and with it everything marked for it so far."""
+    def mark_deleted(self, key: Key) -> None:
+        """A counter was deleted, and with it everything marked for it so far; or all windows, with their watermarks."""
         changes = self._changes
-        changes.deleted.append(name)
-        changes.tombstones = {key: count for key, count in changes.tombstones.items() if key[0] != name}
-        self._discard_marks(name)
+        changes.deleted.append(tombstone_text(key))
+        changes.tombstones = [each for each in changes.tombstones if each.key != key]
+        self._discard_marks(str(key))
 
     def _discard_marks(self, name: str) -> None:
         self._changes.configs.pop(name, None)
@@ -175,7 +174,7 @@ class PendingChanges:
     def mark_windows_deleted(self, name: str) -> None:
         """A counter with windows was deleted; its open windows are closed already."""
         self._changed_windows.pop(name, None)
-        self.mark_deleted(name)
+        self.mark_deleted(Key(COUNTER, name))
 
     def mark_budget(self, name: str) -> None:
         """A budget is new, or its rule or its first period has changed."""
@@ -216,20 +215,16 @@ class PendingChanges:
         self._changed_families.setdefault(name, {}).setdefault(None, set()).update(labels)
         self._notify()
 
-    def mark_family_departed(self, name: str, site_id: SiteId, tombstones: Mapping[str, int]) -> None:
+    def mark_family_departed(self, name: str, site_id: SiteId, tombstones: Iterable[Tombstone]) -> None:
         """A site is not a member any more. It stays marked, so that its labels are saved as well."""
         self.mark_family_site(name, site_id)
-        self._changes.tombstones.update({(tombstone, site_id): count for tombstone, count in tombstones.items()})
+        self._changes.tombstones += tombstones
 
     def mark_family_deleted(self, name: str) -> None:
         """A family was deleted, and with it everything marked for it so far."""
-        changes, prefix = self._changes, label_tombstone(name, "")
+        changes, key = self._changes, Key(FAMILY, name)
         changes.deleted_families.append(name)
-        changes.tombstones = {
-            key: count
-            for key, count in changes.tombstones.items()
-            if key[0] != tombstone_of(name) and not key[0].startswith(prefix)
-        }
+        changes.tombstones = [each for each in changes.tombstones if each.key != key]
         self._discard_family_marks(name)
 
     def mark_family_dropped(self, name: str) -> None:

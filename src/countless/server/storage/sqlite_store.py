@@ -26,9 +26,13 @@ from countless.server.storage.base import (
     SavedFamily,
     StoreError,
     Token,
+    Tombstone,
     WindowFields,
     WindowKey,
     parse_total,
+    site_of_text,
+    tombstone_of_text,
+    tombstone_text,
 )
 from countless.server.storage.budget_tables import load_budgets, write_budgets
 from countless.server.storage.family_tables import delete_families, drop_families, load_families, write_families
@@ -180,7 +184,7 @@ class SqliteStore:
         self._journal = journal
         counts: dict[str, list[tuple[SiteId, int]]] = {name: [] for name, *_ in counters}
         for counter, site, incarnation, count in sites:
-            counts[counter].append((SiteId(site, incarnation), int(count)))
+            counts[counter].append((site_of_text(site, incarnation), int(count)))
         return {
             name: (
                 Config(alpha, delta, scheme, adversary, label_cap, _parse_windows(name, windows)),
@@ -273,7 +277,10 @@ class SqliteStore:
         now = int(self._wall_clock())
         self._execute(
             _SET_TOMBSTONES,
-            [(*site_id, counter, str(count), now) for (counter, site_id), count in changes.tombstones.items()],
+            [
+                (site_id.site, site_id.incarnation, tombstone_text(key, what, label), str(value), now)
+                for site_id, key, what, label, value in changes.tombstones
+            ],
         )
         if changes.prune_before is not None:
             self._prune(changes.prune_before)
@@ -292,10 +299,10 @@ class SqliteStore:
         if rows:
             self._db.execute(statement, (msgspec.json.encode(rows).decode(),))
 
-    def tombstones(self, site_id: SiteId) -> tuple[tuple[str, int], ...]:
+    def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         with self._locked(), self._loading():
-            rows = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id)
-            return tuple((counter, int(count)) for counter, count in rows.fetchall())
+            rows = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id[:2])
+            return [tombstone_of_text(site_id, text, int(value)) for text, value in rows.fetchall()]
 
     def tombstone_horizon(self) -> int:
         with self._locked(), self._loading():

@@ -16,7 +16,6 @@ from countless.server.http.api.schemas import OperatorAnswer, UpDown
 from countless.server.http.api.window_schemas import IncompleteWindow, WindowsStatus
 from countless.server.http.history.history import History, reachable_sites
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.labels import site_of
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.wire.frames import encode_frames
 
@@ -43,7 +42,7 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
         scheme=answer.scheme,
         round=answer.round,
         sites=answer.sites,
-        silent=sorted({site_of(site) for site in answer.silent}),
+        silent=sorted({str(site) for site in answer.silent}),
         known=counter.known_total,
         messages=UpDown(traffic.up, traffic.down),
         bytes=UpDown(round(traffic.up_bytes), round(traffic.down_bytes)),

@@ -24,6 +24,7 @@ from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows.windowed_counter import AnyCounter
+from countless.wire.keys import counter_of
 
 AnyAnswer = PublicAnswer | WindowAnswer | RollingAnswer
 _Answer = TypeVar("_Answer", bound=AnyAnswer)
@@ -44,7 +45,7 @@ def find_parts(server: ServerView, name: str) -> list[AnyPart]:
 def parts_of(server: SiteServer, name: str) -> list[AnyPart]:
     parts = find_parts(server, name)
     if not parts:
-        raise UnknownName("counter", name, sorted({each.partition("{")[0] for each in all_names(server)}))
+        raise UnknownName("counter", name, sorted({counter_of(each) or each for each in all_names(server)}))
     return parts
 
 

@@ -20,6 +20,7 @@ from countless.server.http.history.history import Recorder
 from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.windows.served import ServedWindows
 from countless.server.sessions.windows.windowed_counter import AnyCounter
+from countless.wire.keys import counter_of
 
 AnyWindows = ServedWindows[Any]
 Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
@@ -136,7 +137,7 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
 
 def _with_windows(counter: Windowed) -> AnyWindows:
     if not isinstance(counter, ServedWindows):
-        raise NoWindows(counter.name)
+        raise NoWindows(counter.name, counter_of(counter.name))
     return counter
 
 

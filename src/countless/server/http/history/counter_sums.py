@@ -9,9 +9,9 @@ from typing import NamedTuple
 from countless.core.answer import whole, worst_state
 from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.server.sessions.counter import Traffic
-from countless.server.sessions.labels import counter_of
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
+from countless.wire.keys import counter_of
 
 MAX_SUMMED = 200  # series whose windows a page adds up; of more it shows what was recorded of their sum
 

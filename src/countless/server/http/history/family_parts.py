@@ -10,6 +10,7 @@ from countless.server.sessions.counter import Traffic
 from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.windows.windowed_counter import AnyCounter
 from countless.server.storage.save_health import SaveHealth
+from countless.wire.keys import counter_of
 
 
 class LabelView:
@@ -48,7 +49,7 @@ def family_parts(families: Mapping[str, AnyFamily], name: str) -> list[AnyFamily
     """A family, or a label of one that is known. Empty: it is neither."""
     if name in families:
         return [families[name]]
-    family = families.get(name.partition("{")[0])
+    family = families.get(counter_of(name) or name)
     if family is None or family.label_of(name) not in family.published.counts:
         return []
     return [LabelView(name, family)]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import ceil, log2
 from time import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from countless.clock import Clock, steady_clock
 from countless.core.answer import State
@@ -22,6 +22,7 @@ from countless.server.http.history.family_parts import family_parts
 from countless.server.http.server_view import ServerView
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.windows.windowed_counter import AnyAnswer
+from countless.wire.keys import counter_of
 
 log = logging.getLogger("countless.history")
 
@@ -30,8 +31,14 @@ MAX_RECORDED = 2_000  # counters; together at most about 60 MB
 RECORD_INTERVAL_S = 1.0
 CLOCK_STEP_S = 2.0  # a clock that gains more than this between two readings was set
 STATES = tuple(State)
-_OF_SUM = "\n"  # after the name of a counter: the history of its sum. Names are printable
 _HOLDS = (STATES.index(State.EXACT), STATES.index(State.HOLDING))
+
+
+class _Which(NamedTuple):
+    """A counter, a family or a label; or the sum of a counter and its labelled series."""
+
+    name: str
+    is_sum: bool = False
 
 
 class TimeSeries:
@@ -189,7 +196,7 @@ class Recorder:
         self._steady = steady
         self.started = clock()
         self._last_read = clock(), steady()
-        self._histories: dict[str, History] = {}  # the least recently requested first
+        self._histories: dict[_Which, History] = {}  # the least recently requested first
 
     def now(self) -> float:
         """What the clock shows. If it was set, the times of all records move with it: they are as old as before."""
@@ -215,48 +222,49 @@ class Recorder:
     def tick(self) -> None:
         """Record every counter that has a history, and start histories of others up to MAX_RECORDED."""
         now, counters = self.now(), self._recorded()
-        for name in [name for name in self._histories if name not in counters]:
-            del self._histories[name]
+        for which in [which for which in self._histories if which not in counters]:
+            del self._histories[which]
         if len(self._histories) < min(MAX_RECORDED, len(counters)):
-            for name, counter in counters.items():
-                if name not in self._histories and len(self._histories) < MAX_RECORDED:
-                    self._histories[name] = History(counter, now)
-        for name, history in self._histories.items():
-            if not history.matches(counters[name]):
-                history = self._histories[name] = History(counters[name], now)
-            history.record(counters[name], now)
+            for which, counter in counters.items():
+                if which not in self._histories and len(self._histories) < MAX_RECORDED:
+                    self._histories[which] = History(counter, now)
+        for which, history in self._histories.items():
+            if not history.matches(counters[which]):
+                history = self._histories[which] = History(counters[which], now)
+            history.record(counters[which], now)
 
-    def _recorded(self) -> Mapping[str, Recorded]:
-        """By the key of their history: all counters and families, and the sums of those with labels. Of very many
+    def _recorded(self) -> Mapping[_Which, Recorded]:
+        """All counters and families, and the sums of those with labels. Of very many
         counters, only the sums that a page has shown; of the labels of families, those that it has shown.
         """
         counters, families = self._server.counters, self._server.families.by_name
         if len(counters) <= MAX_RECORDED:
             sums = [each for each in by_counter(counters).values() if isinstance(each, CounterSum)]
         else:
-            names = [key[: -len(_OF_SUM)] for key in self._histories if key.endswith(_OF_SUM)]
+            names = [which.name for which in self._histories if which.is_sum]
             sums = [CounterSum(name, parts) for name in names if (parts := self._server.parts(name))]
-        labels = [part for name in self._histories if "{" in name for part in family_parts(families, name)]
-        return {**counters, **families, **{_key(each): each for each in (*sums, *labels)}}
+        names = [which.name for which in self._histories if counter_of(which.name) is not None]
+        labels = [part for name in names for part in family_parts(families, name)]
+        return {_which(each): each for each in (*counters.values(), *families.values(), *sums, *labels)}
 
     def for_counter(self, counter: Recorded) -> History:
         """The history of this counter up to now. It may replace the one that was not requested for the longest time."""
         now = self.now()
-        history = self._histories.pop(_key(counter), None)
+        history = self._histories.pop(_which(counter), None)
         if history is None or not history.matches(counter):
             history = History(counter, now)
         if len(self._histories) >= MAX_RECORDED:
             del self._histories[next(iter(self._histories))]
-        self._histories[_key(counter)] = history
+        self._histories[_which(counter)] = history
         history.record(counter, now)
         return history
 
     def debug_state(self) -> list[str]:
-        return sorted(self._histories)
+        return sorted(which.name for which in self._histories)
 
 
-def _key(counter: Recorded) -> str:
-    return counter.name + _OF_SUM if isinstance(counter, CounterSum) else counter.name
+def _which(counter: Recorded) -> _Which:
+    return _Which(counter.name, isinstance(counter, CounterSum))
 
 
 def reachable_sites(answer: AnyAnswer) -> int:

@@ -18,8 +18,8 @@ from countless.core.answer import State
 from countless.core.budget.state import BudgetState
 from countless.server.http.answers.windows import named_span
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.budgets.templates import is_template
 from countless.server.sessions.windows.served import ServedWindows
+from countless.wire.keys import is_template
 
 ROWS_PER_SLICE = 100  # counters, sites or budgets: some milliseconds
 

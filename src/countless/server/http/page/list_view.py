@@ -23,7 +23,7 @@ from countless.server.http.page.views import (
     require_sort,
 )
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.labels import counter_of
+from countless.wire.keys import counter_of
 
 BARS_PER_ROW = 24
 ROW_INTERVAL_S = 5  # a row takes a millisecond, so only some of them are computed at a time

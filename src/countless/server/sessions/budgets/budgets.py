@@ -23,14 +23,14 @@ from countless.server.connection import Connection
 from countless.server.sessions.budgets.losses import BudgetLosses
 from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.sessions.budgets.restore import BudgetRestore
-from countless.server.sessions.budgets.templates import Templates, is_template, validate_budget_name
+from countless.server.sessions.budgets.templates import Templates, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
-from countless.wire.keys import validate_name
+from countless.wire.keys import BUDGET, Key, is_template, validate_name
 
 log = logging.getLogger("countless.budgets")
 
@@ -412,6 +412,6 @@ class Budgets:
             if session is None:
                 continue
             if isinstance(message, Recall):
-                session.owed.ask(budget_id)
+                session.owed.ask(Key(BUDGET, budget_id.name, period=budget_id.period))
             if session.connection is not None:
                 self._pipeline.send(session.connection, message)

@@ -9,17 +9,12 @@ from collections.abc import Collection
 
 from countless.errors import InvalidParameter
 from countless.server.sessions.shares import UNLIMITED
-
-SUFFIX = "/*"
-
-
-def is_template(name: str) -> bool:
-    return name.endswith(SUFFIX)
+from countless.wire.keys import prefix_of_template, templates_of
 
 
 def validate_budget_name(name: str) -> None:
     """A name that an operator gives. A star has a meaning at the end only, so it is refused elsewhere."""
-    prefix = name.removesuffix(SUFFIX)
+    prefix = prefix_of_template(name)
     if not prefix or "*" in prefix:
         raise InvalidParameter("name", name, "a name without *, or such a name followed by /* (a template)")
 
@@ -50,11 +45,7 @@ class Templates:
         >>> templates.of("keys/a/b"), templates.of("keys")
         ('keys/*', None)
         """
-        while "/" in name:
-            name = name.rpartition("/")[0]
-            if name + SUFFIX in self._names:
-                return name + SUFFIX
-        return None
+        return next((template for template in templates_of(name) if template in self._names), None)
 
     def names(self, template: str) -> Collection[str]:
         """Those in use."""

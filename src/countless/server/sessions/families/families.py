@@ -5,7 +5,7 @@ retired, what the site has reported stays in the counts, and a tombstone for eac
 comes back it is told these counts, and continues as a new incarnation with the rest. The same is done when another
 process leaves in its name (`Session.inherited`).
 
-A window of a family is joined, saved and left like a family of its own, under its wire name. But an orderly leave is
+A window of a family is joined, saved and left like a family of its own. But an orderly leave is
 remembered as for windows of counters: by one tombstone for each site and family, the first window that it has not left.
 """
 
@@ -24,10 +24,9 @@ from countless.server.sessions.families.label_shares import MEMBER_BYTES, Part, 
 from countless.server.sessions.families.registry import FamilyRegistry
 from countless.server.sessions.families.session_labels import SessionLabels
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
-from countless.server.sessions.owed import FamilyKey
-from countless.server.sessions.session_table import Session, SessionTable, group_of
+from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
-from countless.server.storage.base import SavedFamily, label_tombstone, left_tombstone, tombstone_of
+from countless.server.storage.base import SavedFamily, Tombstone, What
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import (
     FamilyJoin,
@@ -43,7 +42,7 @@ from countless.wire.families import (
     report_of,
     sync_of,
 )
-from countless.wire.windows import parse_window, shard_name
+from countless.wire.keys import FAMILY, Key, key_of
 
 MAX_FAMILIES_PER_SITE = 1_000
 MAX_IGNORED = 10_000  # rejected ones, on one connection
@@ -81,33 +80,35 @@ class Families:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
         self._registry.load(saved)
         for name, family in saved.items():
+            key = self._registry.trackers[name].key
             for site_id in family.members:
                 session = self._sessions.open(site_id, self._clock())
-                session.families.add(name)
-                session.owed.ask(FamilyKey(name))
+                session.families.add(key)
+                session.owed.ask(key)
 
     # What sites send
 
     def on_item(self, session: Session, connection: Connection, item: FamilyUpItem, size: float) -> None:
-        name = item.family
+        found = self._registry.trackers.get(item.family)
+        key = key_of(FAMILY, item.family) if found is None else found.key
         if isinstance(item, FamilyJoin):
-            return self._on_join(session, connection, item, size)
-        has_left = _has_left(session, name)
-        if tombstone_of(name) in session.ignored and not (has_left and isinstance(item, FamilyLeave)):
+            return self._on_join(session, connection, key, item, size)
+        has_left = _has_left(session, key)
+        if key in session.ignored and not (has_left and isinstance(item, FamilyLeave)):
             return None
         if has_left:
-            return self._pipeline.send(connection, FamilyLeaveAck(name))
-        if name not in session.labels:
-            raise ProtocolError(f"site {session.site_id.site!r} has not joined family {name!r}")
-        family = self._registry.trackers[name]
+            return self._pipeline.send(connection, FamilyLeaveAck(item.family))
+        if key not in session.labels:
+            raise ProtocolError(f"site {session.site_id.site!r} has not joined family {item.family!r}")
+        family = self._registry.trackers[item.family]
         if isinstance(item, FamilyLabels):
-            return self._named.add(session, connection, item, family.rule)
+            return self._named.add(session, connection, key, item, family.rule)
         family.traffic.add_up(size)
         if isinstance(item, FamilyReport):
-            return self._on_report(session, family, report_of(item, session.labels[name]))
+            return self._on_report(session, family, report_of(item, session.labels[key]))
         if isinstance(item, FamilySync):
             outbox = family.coordinator.receive(session.site_id, sync_of(item))
-            self._pipeline.pending.mark_family_site(name, session.site_id)
+            self._pipeline.pending.mark_family_site(family.name, session.site_id)
             return self._dispatch(family, outbox)
         return self._on_leave(session, connection, family, item)
 
@@ -121,43 +122,44 @@ class Families:
             self._shares.require_room(session.peer, size + label_bytes(new.difference(known)))
         outbox = family.coordinator.receive(site_id, report)
         if new:
-            self._shares.add(Part(name, site_id), session.peer, size)
-            self._shares.add_labels(name, session.peer, newest(known, labels))
+            self._shares.add(Part(family.key, site_id), session.peer, size)
+            self._shares.add_labels(family.key, session.peer, newest(known, labels))
         self._pipeline.pending.mark_family_site(name, site_id, [label for label, _ in report.counts])
         self._dispatch(family, outbox)
 
-    def _on_join(self, session: Session, connection: Connection, join: FamilyJoin, size: float) -> None:
+    def _on_join(self, session: Session, connection: Connection, key: Key, join: FamilyJoin, size: float) -> None:
         name, sync = join.family, sync_of(join)
-        session.unconfirmed.discard(name)
-        if _has_left(session, name):  # the acknowledgement was lost
-            session.reject(tombstone_of(name), MAX_IGNORED)
+        session.unconfirmed.discard(key)
+        if _has_left(session, key):  # the acknowledgement was lost
+            session.reject(key, MAX_IGNORED)
             return self._pipeline.send(connection, FamilyLeaveAck(name))
         try:
-            is_new = name not in session.families
+            is_new = key not in session.families
             if is_new:
                 _require_few(session, name)
                 self._shares.require_room_to_join(session.peer, name)
-            if is_new and group_of(name) not in session.windows_left:
+            if is_new and key.windows not in session.windows_left:
                 self._tombstones.require_room(session.peer, "family", name)
-            family = self._registry.tracker_for(name, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
+            family = self._registry.tracker_for(key, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
             self._on_rejected()
-            session.reject(tombstone_of(name), MAX_IGNORED)
+            session.reject(key, MAX_IGNORED)
             return self._pipeline.send(connection, FamilyRejected(name, str(error)))
-        if name in session.labels and (join.epsilon < family.rule.epsilon or family.coordinator.is_foreign(sync)):
+        if key in session.labels and (join.epsilon < family.rule.epsilon or family.coordinator.is_foreign(sync)):
             # All members would be told, for each join of a single site.
             raise ProtocolError(f"family {name!r}: joined again on one connection, with another rule or round")
         outbox = family.coordinator.join(session.site_id, sync)
-        session.stop_ignoring(tombstone_of(name))
+        key = family.key  # one object for all sessions
+        session.stop_ignoring(key)
         session.owed.note_progress()
-        session.families.add(name)
+        session.families.add(key)
         if is_new:
-            self._shares.add(Part(name, session.site_id), session.peer, MEMBER_BYTES)
-        self._named.begin(session, name)
+            self._shares.add(Part(key, session.site_id), session.peer, MEMBER_BYTES)
+        self._named.begin(session, key)
         family.traffic.add_up(size)
         self._pipeline.pending.mark_family_site(name, session.site_id)
         self._dispatch(family, outbox)
-        windows = self._registry.windowed.get(shard_name(name))
+        windows = self._registry.windowed.get(key.name)
         if windows is not None and join.epsilon < windows.rule.epsilon:
             windows.set_epsilon(join.epsilon)
             self._pipeline.pending.mark_family(windows.name)
@@ -167,46 +169,45 @@ class Families:
         return None
 
     def _on_leave(self, session: Session, connection: Connection, family: ServedFamily, leave: FamilyLeave) -> None:
-        name, site_id = family.name, session.site_id
+        key, site_id = family.key, session.site_id
         member = family.coordinator.saved_member(site_id)
         outbox = family.coordinator.leave(site_id, sync_of(leave))
         if family.coordinator.saved_member(site_id) is None:  # else a report was lost, and it is asked for again
-            window = parse_window(name)
             if session.inherited and member is not None:
-                session.left.add(tombstone_of(name))
+                session.left.add(key)
                 session.delivered = True
                 final = member._replace(total=max(member.total, leave.total))
-                self._departed(session, family, _count_tombstones(name, final))
-            elif window is None:
-                session.left.add(tombstone_of(name))
-                self._departed(session, family, {left_tombstone(name): 0})
+                self._departed(session, family, _count_tombstones(site_id, key, final))
+            elif not key.is_window:
+                session.left.add(key)
+                self._departed(session, family, [Tombstone(site_id, key, What.LEFT, None, 0)])
             else:
-                group = group_of(name)
-                is_new = group not in session.windows_left  # otherwise there is a tombstone already
-                first_not_left = max(window.period + 1, session.windows_left.get(group, 0))
-                session.windows_left[group] = first_not_left
-                self._departed(session, family, {group: first_not_left}, is_new)
-        self._pipeline.pending.mark_family_site(name, site_id)
+                is_new = key.windows not in session.windows_left  # otherwise there is a tombstone already
+                first_not_left = max(key.period + 1, session.windows_left.get(key.windows, 0))
+                session.windows_left[key.windows] = first_not_left
+                watermark = Tombstone(site_id, key.windows, What.WATERMARK, None, first_not_left)
+                self._departed(session, family, [watermark], is_new)
+        self._pipeline.pending.mark_family_site(family.name, site_id)
         self._dispatch(family, outbox)
-        if name not in session.families:
-            self._pipeline.send(connection, FamilyLeaveAck(name))
+        if key not in session.families:
+            self._pipeline.send(connection, FamilyLeaveAck(family.name))
 
-    def awaited_round(self, site_id: SiteId, name: str) -> int | None:
+    def awaited_round(self, site_id: SiteId, key: Key) -> int | None:
         """See `FamilyCoordinator.awaited_round`."""
-        family = self._registry.trackers.get(name)
+        family = self._registry.trackers.get(str(key))
         return None if family is None else family.coordinator.awaited_round(site_id)
 
     # How sessions begin and end
 
     def fits(self, session: Session, peer: str) -> bool:
         """Whether the peer has room for what the site has in families."""
-        size = sum(self._shares.size(Part(name, session.site_id)) for name in session.families)
+        size = sum(self._shares.size(Part(key, session.site_id)) for key in session.families)
         return self._shares.bytes.fits(peer, size)
 
     def set_peer(self, session: Session, peer: str) -> None:
         """What the site has in families belongs to the peer of its present connection."""
-        for name in session.families:
-            self._shares.move(Part(name, session.site_id), peer)
+        for key in session.families:
+            self._shares.move(Part(key, session.site_id), peer)
 
     def end_connection(self, session: Session) -> None:
         self._named.end_connection(session)
@@ -216,53 +217,53 @@ class Families:
         self._named.lift_limit(session)
 
     def mark_unreachable(self, session: Session) -> None:
-        for name in sorted(session.families):
-            family = self._registry.trackers[name]
+        for key in sorted(session.families):
+            family = self._registry.trackers[str(key)]
             self._dispatch(family, family.coordinator.mark_unreachable(session.site_id))
 
     def retire(self, session: Session, lost: bool) -> None:
         """What the site has reported stays in the counts; it is told so if it comes back."""
         self._give_up(session, sorted(session.families), lost)
 
-    def lose_unconfirmed(self, session: Session, names: Iterable[str]) -> None:
+    def lose_unconfirmed(self, session: Session, keys: Iterable[Key]) -> None:
         """The site does not know these windows: our state is an older copy, and it has left them."""
-        names = sorted(session.families.intersection(names))
-        self._give_up(session, names, lost=True)
-        session.left.update(map(tombstone_of, names))
+        keys = sorted(session.families.intersection(keys))
+        self._give_up(session, keys, lost=True)
+        session.left.update(keys)
 
-    def _give_up(self, session: Session, names: list[str], lost: bool) -> None:
+    def _give_up(self, session: Session, keys: list[Key], lost: bool) -> None:
         lost_windows: dict[str, list[int]] = {}  # by family with windows: those that it was a member of
-        for name in names:
-            family = self._registry.trackers[name]
-            window = parse_window(name)
-            if window is not None and lost:
-                lost_windows.setdefault(window.series, []).append(window.period)
+        for key in keys:
+            family = self._registry.trackers[str(key)]
+            if key.is_window and lost:
+                lost_windows.setdefault(key.name, []).append(key.period)
             member = family.coordinator.saved_member(session.site_id)
             if member is not None:
                 outbox = family.coordinator.give_up(session.site_id, lost)
-                self._departed(session, family, _count_tombstones(name, member))
+                self._departed(session, family, _count_tombstones(session.site_id, key, member))
                 self._dispatch(family, outbox)
-        for series, periods in lost_windows.items():
-            windows = self._registry.windowed[series]
+        for name, periods in lost_windows.items():
+            windows = self._registry.windowed[name]
             windows.lose_site(min(periods), max(periods))
-            self._pipeline.pending.mark_family(windows.window_name(min(periods)))
+            self._pipeline.pending.mark_family(str(windows.key.window(min(periods))))
 
     def _departed(
-        self, session: Session, family: ServedFamily, tombstones: Mapping[str, int], are_new: bool = True
+        self, session: Session, family: ServedFamily, tombstones: list[Tombstone], are_new: bool = True
     ) -> None:
-        self._forget(session, family.name)
+        self._forget(session, family.key)
         family.coordinator.forget(session.site_id)
         if are_new:
-            self._tombstones.add(session.peer, session.site_id, tombstones)
-        windows = self._registry.windowed.get(shard_name(family.name))
+            labels = [(each.key, each.label) for each in tombstones]
+            self._tombstones.add(session.peer, session.site_id, labels)
+        windows = self._registry.windowed.get(family.key.name)
         if windows is not None:
             windows.sweep_at = -inf
         self._pipeline.pending.mark_family_departed(family.name, session.site_id, tombstones)
 
-    def _forget(self, session: Session, name: str) -> None:
-        session.families.discard(name)
-        self._named.forget(session, name)
-        self._shares.remove(Part(name, session.site_id))
+    def _forget(self, session: Session, key: Key) -> None:
+        session.families.discard(key)
+        self._named.forget(session, key)
+        self._shares.remove(Part(key, session.site_id))
 
     # Operators
 
@@ -270,22 +271,22 @@ class Families:
         """Connected sites begin again from zero."""
         family = self.get(name)
         windows = family if isinstance(family, WindowedFamily) else None
-        names = [each.name for each in windows.kept.values()] if windows else [name]
+        keys = [each.key for each in windows.kept.values()] if windows else [Key(FAMILY, name)]
         for session in self._sessions:
-            for each in names:
-                self._reset(session, each)
+            for key in keys:
+                self._reset(session, key)
             if windows:
-                session.windows_left.pop(windows.group, None)
+                session.windows_left.pop(windows.key, None)
             self._sessions.remove_if_unused(session)
         self._registry.remove(name)
 
-    def _reset(self, session: Session, name: str) -> None:
-        session.left.discard(tombstone_of(name))
-        if name in session.families:
-            self._forget(session, name)
+    def _reset(self, session: Session, key: Key) -> None:
+        session.left.discard(key)
+        if key in session.families:
+            self._forget(session, key)
             if session.connection is not None:
-                session.ignore(tombstone_of(name))
-                self._pipeline.send(session.connection, FamilyReset(name))
+                session.ignore(key)
+                self._pipeline.send(session.connection, FamilyReset(str(key)))
 
     def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
@@ -296,22 +297,22 @@ class Families:
             if session is None:
                 continue
             if isinstance(message, SetSteps) and message.confirm:
-                session.owed.ask(FamilyKey(family.name))
-            if session.connection is None or family.name not in session.labels:
+                session.owed.ask(family.key)
+            if session.connection is None or family.key not in session.labels:
                 continue
             family.traffic.down += 1
             self._pipeline.send(session.connection, down_item(message))
 
 
-def _count_tombstones(family: str, member: SavedMember) -> dict[str, int]:
+def _count_tombstones(site_id: SiteId, key: Key, member: SavedMember) -> list[Tombstone]:
     """What the site is told if it comes back."""
-    labels = {label_tombstone(family, label): count for label, count in member.counts.items()}
-    return {tombstone_of(family): member.total, **labels}
+    counts = [(None, member.total), *member.counts.items()]
+    return [Tombstone(site_id, key, What.COUNT, label, count) for label, count in counts]
 
 
-def _has_left(session: Session, name: str) -> bool:
+def _has_left(session: Session, key: Key) -> bool:
     """A family without windows, or this window and all before it."""
-    return name not in session.families and (tombstone_of(name) in session.left or session.has_left(name))
+    return key not in session.families and session.has_left(key)
 
 
 def _require_few(session: Session, name: str) -> None:

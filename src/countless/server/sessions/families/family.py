@@ -9,7 +9,6 @@ from countless.core.answer import State
 from countless.core.family.answer import LabelCounts, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks
-from countless.core.family.messages import OVERFLOW
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteName
 from countless.core.windows.window import TotalAnswer
@@ -19,7 +18,7 @@ from countless.server.sessions.losses import Loss
 from countless.server.storage.base import FamilyFields, SavedFamily
 from countless.server.storage.pending import PersistentFamilyWindows
 from countless.server.storage.save_health import SaveHealth
-from countless.wire.keys import overflow_name
+from countless.wire.keys import Key, label_of_series, series_of_label
 
 SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
 
@@ -37,14 +36,13 @@ class LabelReader:
     def series_name(self, label: str) -> str:
         """A label of a family is what follows its name in that of a series; events without labels have the name.
 
-        >>> ServedFamily("requests", FamilyRule("labels", 0.01)).series_name('{tenant="acme"}')
+        >>> ServedFamily(Key("family", "requests"), FamilyRule("labels", 0.01)).series_name('{tenant="acme"}')
         'requests{tenant="acme"}'
         """
-        return overflow_name(self.name) if label == OVERFLOW else self.name + label.removeprefix("{}")
+        return series_of_label(self.name, label)
 
     def label_of(self, series: str) -> str:
-        label = series.removeprefix(self.name)
-        return OVERFLOW if series == overflow_name(self.name) else label or "{}"
+        return label_of_series(self.name, series)
 
     def top(self, share: float, counts: LabelCounts | None = None, most: int | None = None) -> Top:
         if self.rule.kind != LABELS:
@@ -71,7 +69,7 @@ class ServedFamily(Watched, LabelReader):
 
     def __init__(
         self,
-        name: str,
+        key: Key,
         rule: FamilyRule,
         saved: SavedFamily | None = None,
         health: SaveHealth | None = None,
@@ -82,12 +80,13 @@ class ServedFamily(Watched, LabelReader):
         wall_clock: Callable[[], float] = time,
     ) -> None:
         super().__init__(health)
-        self.name = name
+        self.key = key
+        self.name = str(key)
         self.rule = rule
         self.windows = windows
         self.loss: Loss | None = None  # of a window; its owner sets it
         state = None if saved is None else saved.state
-        self.coordinator = FamilyCoordinator(name, rule.steps, expected_sites=expected_sites, saved_state=state)
+        self.coordinator = FamilyCoordinator(self.name, rule.steps, expected_sites=expected_sites, saved_state=state)
         self.traffic = traffic or Traffic(self.known_total, saved is None, wall_clock())
         self._own_counts: dict[str, int] | None = dict(self.coordinator.known)  # None: those of the coordinator
         self._published, self._total = self.snapshot()

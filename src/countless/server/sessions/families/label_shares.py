@@ -24,7 +24,7 @@ from typing import NamedTuple
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, LimitReached
 from countless.server.sessions.shares import UNLIMITED, Amounts
-from countless.wire.windows import parse_window
+from countless.wire.keys import Key
 
 LABEL_BYTES = 120  # beside its text: an entry of a dictionary, a count, and the object that has the text
 MEMBER_BYTES = 500  # of a site in a family, without labels
@@ -52,7 +52,7 @@ def newest(counts: MappingProxyType[str, int], before: int) -> list[str]:
 class Part(NamedTuple):
     """Of a family, or window; of a member if there is a site; of its connection if `numbers`."""
 
-    family: str
+    key: Key
     site_id: SiteId | None = None
     numbers: bool = False
 
@@ -61,7 +61,7 @@ class LabelShares:
     """Bytes by peer.
 
     >>> shares = LabelShares(limit_mb=1, share=0.5)
-    >>> shares.add(Part("f", SiteId("web", 1)), "token 1", 500_000)
+    >>> shares.add(Part(Key("family", "f"), SiteId("web", 1)), "token 1", 500_000)
     >>> shares.require_room("token 2", 500_000)
     >>> shares.require_room("token 1", 1)
     Traceback (most recent call last):
@@ -74,7 +74,7 @@ class LabelShares:
     def __init__(self, limit_mb: int, share: float) -> None:
         self.bytes = Amounts(limit_mb * 1_000_000, share)
         self._parts: dict[Part, dict[str, int]] = {}  # bytes, by peer
-        self._peers: dict[str, list[str]] = {}  # by window: of each of its labels, in their order
+        self._peers: dict[Key, list[str]] = {}  # by window: of each of its labels, in their order
 
     def parts(self) -> dict[Part, int]:
         """The bytes of each, for tests."""
@@ -116,18 +116,18 @@ class LabelShares:
 
     # Families and windows
 
-    def add_labels(self, family: str, peer: str, labels: Iterable[str]) -> None:
+    def add_labels(self, key: Key, peer: str, labels: Iterable[str]) -> None:
         """Labels that a family, or window, did not know. They are given in the order of its counts."""
         labels = list(labels)
-        self.add(Part(family), peer, label_bytes(labels))
-        if parse_window(family) is not None:
-            self._peers.setdefault(family, []).extend([peer] * len(labels))
+        self.add(Part(key), peer, label_bytes(labels))
+        if key.is_window:
+            self._peers.setdefault(key, []).extend([peer] * len(labels))
 
-    def remove_labels(self, family: str) -> None:
-        self.remove(Part(family))
-        self._peers.pop(family, None)
+    def remove_labels(self, key: Key) -> None:
+        self.remove(Part(key))
+        self._peers.pop(key, None)
 
-    def drop_window(self, window: str, counts: Mapping[str, int], family: str, new: set[str]) -> None:
+    def drop_window(self, window: Key, counts: Mapping[str, int], family: Key, new: set[str]) -> None:
         """A window is not kept any more. Those of its labels that are in `new` are in the family from now on; they are
         removed from `new`.
         """

@@ -14,7 +14,7 @@ from countless.server.sessions.families.label_shares import LabelShares, Part, l
 from countless.server.sessions.session_table import Session
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import FamilyLabels, LabelCap
-from countless.wire.keys import is_valid_name
+from countless.wire.keys import Key, is_valid_name
 
 log = logging.getLogger("countless")
 
@@ -28,13 +28,13 @@ class SessionLabels:
         self._clock = clock
         self._warn_at = -inf
 
-    def begin(self, session: Session, family: str) -> None:
+    def begin(self, session: Session, key: Key) -> None:
         """The session has joined a family: its labels have no numbers yet."""
-        self.forget(session, family)
-        session.labels[family] = [OVERFLOW]
+        self.forget(session, key)
+        session.labels[key] = [OVERFLOW]
 
-    def add(self, session: Session, connection: Connection, item: FamilyLabels, rule: FamilyRule) -> None:
-        labels = session.labels[item.family]
+    def add(self, session: Session, connection: Connection, key: Key, item: FamilyLabels, rule: FamilyRule) -> None:
+        labels = session.labels[key]
         if len(labels) + len(item.labels) > LABEL_CAP + 1:
             raise ProtocolError(f"family {item.family!r}: a site has at most {LABEL_CAP} labels")
         for label in item.labels:
@@ -43,7 +43,7 @@ class SessionLabels:
         size = label_bytes(item.labels)
         self._shares.require_room(session.peer, size)
         labels.extend(map(intern, item.labels))
-        self._shares.add(Part(item.family, session.site_id, numbers=True), session.peer, size)
+        self._shares.add(Part(key, session.site_id, numbers=True), session.peer, size)
         if not session.labels_limited and self._shares.is_nearly_full(session.peer):
             self._limit(session, connection)
 
@@ -64,10 +64,10 @@ class SessionLabels:
             session.labels_limited = False
             self._pipeline.send(session.connection, LabelCap(LABEL_CAP))
 
-    def forget(self, session: Session, family: str) -> None:
-        session.labels.pop(family, None)
-        self._shares.remove(Part(family, session.site_id, numbers=True))
+    def forget(self, session: Session, key: Key) -> None:
+        session.labels.pop(key, None)
+        self._shares.remove(Part(key, session.site_id, numbers=True))
 
     def end_connection(self, session: Session) -> None:
-        for family in list(session.labels):
-            self.forget(session, family)
+        for key in list(session.labels):
+            self.forget(session, key)

@@ -1,41 +1,43 @@
-"""What the tombstones of an incarnation say of its families."""
+"""What an incarnation that was retired is told: the tombstones that it has."""
 
 from collections.abc import Iterable
 
-from countless.server.storage.base import left_tombstone
+from countless.server.storage.base import Tombstone, What
 from countless.wire.families import KnownFamily, KnownLabels, known_items
+from countless.wire.keys import FAMILY, Key
 
 
-def is_family_tombstone(name: str) -> bool:
-    return name.startswith("\n")
-
-
-def has_count(name: str) -> bool:
-    """False for `left_tombstone`."""
-    return not name.endswith("\n\n")
-
-
-def known_families(tombstones: Iterable[tuple[str, int]]) -> dict[str, KnownFamily]:
+def known_families(tombstones: Iterable[Tombstone]) -> dict[Key, KnownFamily]:
     """From the tombstones of one incarnation.
 
-    >>> from countless.server.storage.base import label_tombstone, tombstone_of
-    >>> known_families([(label_tombstone("f", "a"), 5), (tombstone_of("f"), 7), (left_tombstone("g"), 0), ("hits", 1)])
-    {'f': KnownFamily(total=7, complete=False, counts={'a': 5}), 'g': KnownFamily(total=0, complete=True, counts={})}
+    >>> from countless.core.messages import SiteId
+    >>> f, g, web = Key(FAMILY, "f"), Key(FAMILY, "g"), SiteId("web", 1)
+    >>> counts = [Tombstone(web, f, What.COUNT, "a", 5), Tombstone(web, f, What.COUNT, None, 7)]
+    >>> known = known_families([*counts, Tombstone(web, g, What.LEFT, None, 0)])
+    >>> known[f], known[g]
+    (KnownFamily(total=7, complete=False, counts={'a': 5}), KnownFamily(total=0, complete=True, counts={}))
     """
-    totals: dict[str, int] = {}
-    counts: dict[str, dict[str, int]] = {}
-    complete: set[str] = set()
-    for tombstone, count in filter(lambda each: is_family_tombstone(each[0]), tombstones):
-        name, *label = tombstone[1:].split("\n", 1)
-        known = counts.setdefault(name, {})
-        if not label:
-            totals[name] = count
-        elif tombstone == left_tombstone(name):
-            complete.add(name)
+    totals: dict[Key, int] = {}
+    counts: dict[Key, dict[str, int]] = {}
+    complete: set[Key] = set()
+    for _, key, what, label, value in tombstones:
+        if key.kind != FAMILY or what is What.WATERMARK:
+            continue
+        known = counts.setdefault(key, {})
+        if what is What.LEFT:
+            complete.add(key)
+        elif label is None:
+            totals[key] = value
         else:
-            known[label[0]] = count
-    return {name: KnownFamily(totals.get(name, 0), name in complete, known) for name, known in counts.items()}
+            known[label] = value
+    return {key: KnownFamily(totals.get(key, 0), key in complete, known) for key, known in counts.items()}
 
 
-def known_items_of(tombstones: Iterable[tuple[str, int]]) -> list[KnownLabels]:
-    return [item for name, known in known_families(tombstones).items() for item in known_items(name, known)]
+def known_items_of(tombstones: Iterable[Tombstone]) -> list[KnownLabels]:
+    return [item for key, known in known_families(tombstones).items() for item in known_items(str(key), known)]
+
+
+def known_counts_of(tombstones: Iterable[Tombstone]) -> list[tuple[str, int]]:
+    """Of counters; and of all windows together, the first one that was not left."""
+    told = (each for each in tombstones if each.key.kind != FAMILY or each.what is What.WATERMARK)
+    return sorted((str(key), value) for _, key, _, _, value in told)

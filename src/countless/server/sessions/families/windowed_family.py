@@ -32,6 +32,7 @@ from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.sessions.windows.served import ServedWindows
 from countless.server.storage.base import SavedFamily
 from countless.server.storage.save_health import SaveHealth
+from countless.wire.keys import ALL, FAMILY, Key, calendar_text
 
 MAX_SUMS = 4  # of spans of several windows: today, yesterday ...
 
@@ -55,9 +56,10 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
     ) -> None:
         self.rule = rule
         first, before = (0, 0) if saved is None else (saved.fields.round, saved.fields.total)
-        super().__init__(name, self.window_rule.calendar, wall_clock, first, before, health)
+        key = Key(FAMILY, name, calendar_text(self.window_rule.calendar), ALL)
+        super().__init__(key, wall_clock, first, before, health)
         self.traffic = Traffic(before, saved is None, wall_clock())
-        self.dropped_windows = ServedFamily(name, rule, saved, health, windows=self, traffic=self.traffic)
+        self.dropped_windows = ServedFamily(Key(FAMILY, name), rule, saved, health, windows=self, traffic=self.traffic)
         self.kept: dict[int, ServedFamily] = {}
         self._settled: LabelCounts  # of all windows that are not open
         self._settle()
@@ -179,7 +181,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self, period: int, rule: FamilyRule, saved: SavedFamily | None = None, expected_sites: int = 0
     ) -> ServedFamily:
         return ServedFamily(
-            *(self.window_name(period), rule, saved, self.health),
+            *(self.key.window(period), rule, saved, self.health),
             expected_sites=expected_sites,
             windows=self,
             traffic=self.traffic,

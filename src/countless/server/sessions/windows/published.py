@@ -7,7 +7,6 @@ from countless.core.answer import Answer
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window, WindowState, total_answer
-from countless.server.sessions.labels import site_of
 from countless.server.sessions.losses import Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.storage.base import Config
@@ -49,7 +48,7 @@ class PublishedWindows(NamedTuple):
             ended = period < present
             while next_open is not None and next_open <= period:
                 waiting.update(members(next_open) if ended else ())
-                silent.update(map(site_of, self.open[next_open].silent))
+                silent.update(map(str, self.open[next_open].silent))
                 next_open = next(open_periods, None)
             answer, total = self.open.get(period), self.closed.get(period) or 0
             estimate = answer.estimate if answer else total

@@ -18,7 +18,6 @@ from itertools import islice
 from math import inf
 from typing import Generic, Protocol, TypeVar
 
-from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
@@ -27,7 +26,7 @@ from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.storage.save_health import SaveHealth
-from countless.wire.windows import window_group, window_name
+from countless.wire.keys import Key, parse_calendar
 
 MAX_AHEAD = 8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open any number of them
 MAX_OPEN_PER_COUNTER = 4  # windows that are open, by max_counters: usually two of each, far more after an outage
@@ -61,17 +60,16 @@ class ServedWindows(Watched, Generic[Tracker]):
 
     def __init__(
         self,
-        name: str,
-        calendar: Calendar,
+        key: Key,
         wall_clock: Callable[[], float],
         first: int,
         before: int,
         health: SaveHealth | None = None,
     ) -> None:
         super().__init__(health)
-        self.name = name
-        self.calendar = calendar
-        self.group = window_group(name, calendar)
+        self.key = key  # of all windows together
+        self.name = key.name
+        self.calendar = parse_calendar(key.calendar)
         self.open: dict[int, Tracker] = {}  # by period
         self.closed = ClosedWindows()
         self.losses = Losses()
@@ -93,9 +91,6 @@ class ServedWindows(Watched, Generic[Tracker]):
     @abstractmethod
     def _members_of(self, period: int) -> list[SiteId]:
         """The sites that have not left this window; none if it is not open."""
-
-    def window_name(self, period: int) -> str:
-        return window_name(self.name, self.calendar, period)
 
     # Reading what is saved
 
@@ -190,7 +185,7 @@ class ServedWindows(Watched, Generic[Tracker]):
             now = self.calendar.local_time(int(self._wall_clock()))
             raise InvalidParameter(
                 "counter",
-                self.window_name(period),
+                str(self.key.window(period)),
                 f"a window that begins soon: check the clock of the site; the coordinator's shows {now}",
             )
 

@@ -13,13 +13,13 @@ from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
 from countless.server.sessions.counter import Counter, PlanKey, Traffic
-from countless.server.sessions.labels import client_key
 from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.sessions.windows.served import ServedWindows
-from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
+from countless.server.storage.base import Config, CounterFields, WindowFields
 from countless.server.storage.save_health import SaveHealth
+from countless.wire.keys import ALL, COUNTER, Key, calendar_text
 
 _NEW = CounterFields(0, 0, 0)
 
@@ -37,7 +37,8 @@ class WindowedCounter(ServedWindows[Counter]):
     ) -> None:
         first, self._largest, before = fields
         self.config = config
-        super().__init__(name, self.window_rule.calendar, wall_clock, first, before, health)
+        key = Key(COUNTER, name, calendar_text(self.window_rule.calendar), ALL)
+        super().__init__(key, wall_clock, first, before, health)
         self.traffic = Traffic(before, fields is _NEW, wall_clock())
         self._idle: Counter | None = None
         self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
@@ -69,14 +70,14 @@ class WindowedCounter(ServedWindows[Counter]):
         windows: Iterable[tuple[int, WindowFields]],
         saved: Mapping[str, tuple[Config, PersistentState]],
     ) -> None:
-        """`windows` are given oldest first; open ones have their state in `saved`, under their wire names."""
+        """`windows` are given oldest first; open ones have their state in `saved`, by the texts of their keys."""
         closed: list[tuple[int, int]] = []
         losses: dict[int, Loss] = {}
         for period, fields in windows:
             if fields.lost:
                 losses[period] = Loss(fields.lost, fields.lost_until)
             if fields.total is None:
-                config, state = saved[self.window_name(period)]
+                config, state = saved[str(self.key.window(period))]
                 self.open[period] = self._tracker(period, config, fields.floor, state)
             else:
                 closed.append((period, fields.total))
@@ -112,7 +113,7 @@ class WindowedCounter(ServedWindows[Counter]):
     def _members_of(self, period: int) -> list[SiteId]:
         tracker = self.open.get(period)
         known = tracker.coordinator.saved_state.known if tracker else ()
-        return [client_key(self.window_name(period), site_id)[1] for site_id, _ in known]
+        return [site_id._replace(part="") for site_id, _ in known]
 
     # Reading for operators
 
@@ -176,10 +177,9 @@ class WindowedCounter(ServedWindows[Counter]):
         expected_sites: int = 1,
     ) -> Counter:
         return Counter(
-            self.window_name(period),
+            self.key.window(period),
             config,
             saved_state,
-            window=WindowKey(self.name, period),
             floor=floor,
             expected_sites=expected_sites,
             traffic=self.traffic,
