@@ -440,8 +440,9 @@ class SimulatedNatsTransport(NatsTransport):
         open_socket: Callable[["SimulatedNatsTransport"], SiteSocket],
         notify: Callable[[], None],
         clock: Callable[[], float],
+        new_name: Callable[[], str],
     ) -> None:
-        super().__init__(Broker.parse("nats://simulated"), site, clock)
+        super().__init__(Broker.parse("nats://simulated"), site, clock, new_name)
         self.notify = notify
         self._shard_count = shards
         self._open_socket = open_socket

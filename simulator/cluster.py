@@ -16,6 +16,7 @@ from countless.server.cluster.forwarding import ForwardedAuth, Unreachable
 from countless.server.cluster.log_store import LogStore
 from countless.server.cluster.member import Member
 from countless.server.cluster.router import POLL, answer_in, answers_after, poll
+from countless.server.cluster.surroundings import Surroundings
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.api.openapi import routes_of
 from countless.server.sessions.planner import Planner
@@ -32,7 +33,7 @@ from simulator.broker import (
     SiteSocket,
     Wire,
 )
-from simulator.coordinator import Conditions, Endpoint, unowned
+from simulator.coordinator import TICK_S, Conditions, Endpoint, unowned
 from simulator.network import DOWN
 from simulator.reader import OnEvent
 from simulator.restore import Knowledge
@@ -44,7 +45,11 @@ _START_S = 5.0  # until a coordinator that was killed is started again, at most
 
 
 class SimulatedLogStore(TakesTurns, LogStore):
-    """The log store of production, in a thread that takes turns with the loop."""
+    """The log store of production, in a thread that takes turns with the loop. A few changes fill a part of a record,
+    and its log.
+    """
+
+    part_bytes, compact_after_messages = 300, 40
 
 
 class MemberProcess:
@@ -56,6 +61,16 @@ class MemberProcess:
         self.leaving = False
         self._true_clock = conditions.true_clock
         self._loop = asyncio.get_running_loop()
+        self._surroundings = Surroundings(
+            self._loop.time,
+            self._wall_clock,
+            conditions.new_name,
+            SimulatedLogStore,
+            tick_s=TICK_S,
+            poll_s=4.0,  # a change is answered at once: shorter polls of a quiet counter show nothing
+            retry_s=1.0,
+            end_process=lambda: None,  # `World.check` sees that it has failed
+        )
         self._context, self._group = new_group()
         self.connection = MemberConnection(broker, wire, self._context)
         self._run = self._context.run(self._loop.create_task, self._join_and_run(conditions.settings))
@@ -66,7 +81,7 @@ class MemberProcess:
         while self.member is None:
             try:
                 self.member = await Member.join_on(
-                    *(self.connection, bucket, settings, _app_for, self._loop.time, self._wall_clock),  # type: ignore[arg-type]
+                    *(self.connection, bucket, settings, _app_for, self._surroundings),  # type: ignore[arg-type]
                 )
             except TimeoutError:
                 await asyncio.sleep(1.0)
@@ -257,4 +272,5 @@ class Cluster:
             wire = Wire(self._conditions.delay)
             return SiteSocket(self._broker, wire, transport.notify, watch, endpoint.record)
 
-        return SimulatedNatsTransport(endpoint.site, SHARDS, open_socket, notify, self._loop.time)
+        new_name = self._conditions.new_name
+        return SimulatedNatsTransport(endpoint.site, SHARDS, open_socket, notify, self._loop.time, new_name)

@@ -116,6 +116,7 @@ class Conditions(NamedTuple):
     disk_is_full: Callable[[], bool]
     delay: Callable[[], float]  # of the network
     true_clock: Callable[[], float]
+    new_name: Callable[[], str]  # of members of a cluster, their ownerships, and streams
 
 
 class CoordinatorProcess:

@@ -14,18 +14,15 @@ from typing import Any, NamedTuple
 
 from countless import randomness
 from countless.client.durable import word_file
-from countless.client.transport import nats_transport
 from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
 from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
-from countless.server.cluster import lease_keeper, log_store, member, router, shard
 from countless.server.http.answers import sums
 from countless.server.sessions import site_server
 from countless.server.sessions.families import label_shares
 from countless.server.settings import Settings
 from countless.wire import frames
-from simulator.cluster import SimulatedLogStore
 from simulator.coordinator import TICK_S
 from simulator.fuse import map_fused_words
 from simulator.spending import BUDGETS
@@ -141,7 +138,7 @@ class Trial(NamedTuple):
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)
         try:
             with (
-                _replaced(PROFILES[self.profile], self.label_room, rng.spawn("names")),
+                _replaced(PROFILES[self.profile], self.label_room),
                 _seeded(rng.spawn("system")),
                 _no_plans(),
                 _silent(),
@@ -231,32 +228,17 @@ def _seeded(rng: SeededRandom) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(profile: Profile, label_room: float, rng: SeededRandom) -> Iterator[None]:
-    """Small limits, so that few events reach them; readers that ask less often while nothing happens; names from the
-    seed; and the log store that takes turns.
-    """
-
-    def token_hex(size: int) -> str:
-        return f"{rng.randbelow(1 << 8 * size):0{2 * size}x}"
+def _replaced(profile: Profile, label_room: float) -> Iterator[None]:
+    """Small limits, so that few events reach them; readers that ask less often while nothing happens."""
 
     replaced: list[tuple[ModuleType, str, object]] = [
         (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
         (word_file, "map_words", map_fused_words),
-        (log_store, "_PART_BYTES", 300),
-        (log_store, "_COMPACT_AFTER_MESSAGES", 40),
         (label_shares, "NEARLY_FULL", label_room / (1e6 * Settings().max_label_mb)),
         (site_server, "CLOCK_READINGS", 2),
         (family_rule, "DEFAULT_KEEP", {"minute": 3}),
         (site_server, "PRUNE_INTERVAL_S", 4 * TICK_S),
-        (shard, "_MAX_TICK_S", TICK_S),
-        (shard, "LogStore", SimulatedLogStore),
-        (shard, "token_hex", token_hex),
-        (lease_keeper, "token_hex", token_hex),
-        (nats_transport, "token_hex", token_hex),
-        (router, "_POLL_S", 4.0),  # a change is answered at once: shorter polls of a quiet counter show nothing
-        (router, "_RETRY_S", 1.0),
         (sums, "SUM_INTERVAL_S", 1.0),
-        (member, "raise_signal", lambda _: None),  # `World.check` sees that it has failed
     ]
     before = [getattr(module, name) for module, name, _ in replaced]
     for module, name, value in replaced:

@@ -123,7 +123,14 @@ class World:
             nats_shards=SHARDS,
             nats_lease=LEASE_S,
         )
-        conditions = Conditions(settings, lambda: self.disk_is_full, self._delay, self.true_clock)
+        names = rng.spawn("names")
+        conditions = Conditions(
+            settings,
+            disk_is_full=lambda: self.disk_is_full,
+            delay=self._delay,
+            true_clock=self.true_clock,
+            new_name=lambda: f"{names.randbelow(1 << 64):016x}",
+        )
         self.service: Service
         self._coordinator_faults = profile.kill_coordinator
         if store == "cluster":

@@ -31,6 +31,11 @@ def geometric_from_uniform(fraction: float, step: int) -> int:
     return 1 + int(log(1.0 - fraction) / log1p(-1.0 / step))
 
 
+def random_name() -> str:
+    """64 bits in hex, that nobody else draws."""
+    return secrets.token_hex(8)
+
+
 class SystemRandom:
     """The operating system's randomness. It keeps no state, so one instance can be shared by all threads."""
 

@@ -5,7 +5,7 @@ from starlette.applications import Starlette
 from countless.agent.intake import MAX_SERIES
 from countless.client.session.protocol import HELLO_TIMEOUT_S as CLIENT_HELLO_TIMEOUT_S
 from countless.core.family.site import LABEL_CAP, MAX_COUNTS
-from countless.server.cluster import log_store
+from countless.server.cluster.log_store import LogStore
 from countless.server.http.sockets.websocket import HELLO_TIMEOUT_S
 from countless.server.serve import uvicorn_config
 from countless.server.settings import Settings
@@ -23,7 +23,7 @@ LONGEST = "\U0001f600" * MAX_NAME_CHARS
 def test_largest_frame_fits_the_socket_and_the_broker() -> None:
     assert uvicorn_config(Starlette(), SETTINGS, "warning").ws_max_size >= MAX_FRAME_BYTES
     assert len(encode_data(DataFrame(1 << 62, b" " * MAX_FRAME_BYTES))) <= BROKER_BYTES
-    assert 2 * log_store._PART_BYTES <= BROKER_BYTES  # a part of a record, with its header
+    assert 2 * LogStore.part_bytes <= BROKER_BYTES  # a part of a record, with its header
 
 
 def test_longest_lists_of_a_family_fit_in_a_frame() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ class FakeSite:
         self.received: list[DownItem] = []
         self.error: str | None = None
         broker.sites.append(self)
-        self.stream = NatsStream(self, SHARD, subject_token(name))
+        self.stream = NatsStream(self, SHARD, subject_token(name), token_hex(8))
 
     def subscribe(self, subject: str) -> int:
         number = len(self._subjects) + 1

@@ -133,10 +133,10 @@ async def test_message_of_a_hostile_site_reaches_nothing_but_its_own_streams(
 
 
 async def test_coordinator_whose_connection_is_closed_for_good_ends_with_the_reason(
-    member: Member, monkeypatch: pytest.MonkeyPatch
+    member: Member,
 ) -> None:
     ended = asyncio.Event()
-    monkeypatch.setattr("countless.server.cluster.member.raise_signal", lambda _: ended.set())
+    member.surroundings = member.surroundings._replace(end_process=ended.set)
     await member.client.close()
     await ended.wait()
     assert "connection closed by the broker" in str(member.failing)

@@ -95,7 +95,7 @@ async def test_budgets_are_read_by_the_next_owner(jetstream: JetStreamContext, m
     await save(one, left)
     period = SavedPeriod(fields, {OLD: SavedSite(2**62, given_up=True)})
     assert one.load_budgets() == {"tokens": SavedBudget(budget, {8: period})}
-    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 0)
+    monkeypatch.setattr(LogStore, "compact_after_messages", 0)
     two = await take_over(jetstream, "two")
     assert two.load_budgets() == one.load_budgets()
     await save(two, new_counter(1))  # writes the whole state, and purges older records
@@ -118,7 +118,7 @@ async def test_windows_are_read_by_the_next_owner(jetstream: JetStreamContext, m
     assert list(two.load_windows()) == [*opened.windows.items()]
     closed = {WindowKey("hits", 4): None, WindowKey("hits", 5): WindowFields(0, 1)}
     await save(two, Changes(windows=closed, closed=[name]))
-    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 0)
+    monkeypatch.setattr(LogStore, "compact_after_messages", 0)
     three = await take_over(jetstream, "three")
     await save(three, new_counter(1))  # writes the whole state, and purges older records
     four = await take_over(jetstream, "four")
@@ -210,8 +210,8 @@ async def test_save_without_a_lease_fails_and_succeeds_after_renewal(jetstream: 
 async def test_large_records_have_parts_and_old_records_are_purged(
     jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_store, "_PART_BYTES", 100)
-    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 40)
+    monkeypatch.setattr(LogStore, "part_bytes", 100)
+    monkeypatch.setattr(LogStore, "compact_after_messages", 40)
     one = await take_over(jetstream, "one")
     for number in range(30):
         counts: SiteCounts = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
@@ -243,7 +243,7 @@ async def test_age_of_tombstones_and_their_horizon_are_in_the_log(
     for each in (two, await take_over(jetstream, "three")):
         assert (shown(each.tombstones(OLD)), shown(each.tombstones(WEB))) == ((), (("hits", 2**90),))
         assert each.tombstone_horizon() == second_of(OLD.incarnation) + 1
-    monkeypatch.setattr(log_store, "_COMPACT_AFTER_MESSAGES", 0)
+    monkeypatch.setattr(LogStore, "compact_after_messages", 0)
     four = await take_over(jetstream, "four")
     await save(four, Changes({"hits": CounterFields(9, 2**81, 2**91)}))
     five = await take_over(jetstream, "five")

@@ -7,7 +7,6 @@ connection to the next node of the broker.
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from secrets import token_hex
 from time import monotonic
 from typing import Protocol
 
@@ -16,7 +15,7 @@ import msgspec
 from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.client.transport.nats_socket import NatsSocket
 from countless.errors import ProtocolError
-from countless.randomness import SystemRandom
+from countless.randomness import SystemRandom, random_name
 from countless.wire.keys import Key
 from countless.wire.nats_protocol import Delivery
 from countless.wire.nats_subjects import (
@@ -51,8 +50,7 @@ class BrokerConnection(Protocol):
 class NatsStream:
     """A stream to one shard, on one connection."""
 
-    def __init__(self, connection: BrokerConnection, shard: int, site_token: str) -> None:
-        name = token_hex(8)
+    def __init__(self, connection: BrokerConnection, shard: int, site_token: str, name: str) -> None:
         self.info: StreamInfo | None = None
         self._connection = connection
         self._uplink = uplink_subject(shard, site_token, name)
@@ -90,9 +88,16 @@ class NatsStream:
 class NatsTransport:
     """Streams to all shards over one connection."""
 
-    def __init__(self, broker: Broker, site: str, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        site: str,
+        clock: Callable[[], float] = monotonic,
+        new_name: Callable[[], str] = random_name,
+    ) -> None:
         self._broker = broker
         self._clock = clock
+        self._new_name = new_name
         self._nodes: list[BrokerNode] = list(broker.nodes)
         self._next_node = SystemRandom().randbelow(len(self._nodes))  # clients spread over the nodes
         self._site_token = subject_token(site)
@@ -104,7 +109,7 @@ class NatsTransport:
 
     def shard_count(self) -> int:
         try:
-            inbox = downlink_subject("any", self._site_token, token_hex(8))
+            inbox = downlink_subject("any", self._site_token, self._new_name())
             version, self._shard_count = _decode_shards(self._connect().request(SHARDS_SUBJECT, inbox))
         except ConnectionLost:
             self.abandon()
@@ -126,7 +131,7 @@ class NatsTransport:
             raise ConnectionLost("the broker does not answer")
         if shard not in self._takeovers.values():
             self._takeovers[connection.subscribe(takeover_subject(shard))] = shard
-        stream = self._streams[shard] = NatsStream(connection, shard, self._site_token)
+        stream = self._streams[shard] = NatsStream(connection, shard, self._site_token, self._new_name())
         return stream.send
 
     def _connect(self) -> NatsSocket:

@@ -8,12 +8,11 @@ heartbeat for longer than that.
 import asyncio
 import logging
 from collections.abc import Callable
-from secrets import token_hex
 from time import monotonic
 
 import msgspec
 
-from countless.randomness import SystemRandom
+from countless.randomness import SystemRandom, random_name
 from countless.server.cluster.broker import Bucket
 from countless.server.cluster.leases import Assignment, FailureDetector, decode, encode, release_all, renew, unassigned
 
@@ -28,10 +27,18 @@ class Expelled(Exception):
 
 
 class LeaseKeeper:
-    def __init__(self, bucket: Bucket, shards: int, lease_s: float, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        shards: int,
+        lease_s: float,
+        clock: Callable[[], float] = monotonic,
+        new_name: Callable[[], str] = random_name,
+    ) -> None:
         self.shards = shards
         self.lease_s = lease_s
-        self.member_id = token_hex(8)
+        self.member_id = new_name()
+        self._new_name = new_name
         self._bucket = bucket
         self._clock = clock
         self._joined = False  # a heartbeat of this member id has been written
@@ -40,7 +47,12 @@ class LeaseKeeper:
 
     @classmethod
     async def join(
-        cls, bucket: Bucket, shards: int, lease_s: float, clock: Callable[[], float] = monotonic
+        cls,
+        bucket: Bucket,
+        shards: int,
+        lease_s: float,
+        clock: Callable[[], float] = monotonic,
+        new_name: Callable[[], str] = random_name,
     ) -> "LeaseKeeper":
         """Agree with the others. The number of shards is fixed for ever; the lease, while there are other members."""
         agreed = unassigned(shards, lease_s)
@@ -56,7 +68,7 @@ class LeaseKeeper:
                 "settings differ, the cluster's are used: nats_shards=%d nats_lease=%gs",
                 *(len(agreed.owners), agreed.lease_s),
             )
-        return cls(bucket, len(agreed.owners), agreed.lease_s, clock)
+        return cls(bucket, len(agreed.owners), agreed.lease_s, clock, new_name)
 
     def valid(self) -> bool:
         """Whether no other coordinator can own our shards yet."""
@@ -79,7 +91,7 @@ class LeaseKeeper:
 
     def rejoin(self) -> None:
         """After `Expelled`: come back as a new member."""
-        self.member_id, self._joined = token_hex(8), False
+        self.member_id, self._joined = self._new_name(), False
 
     async def release(self) -> None:
         while True:

@@ -41,8 +41,6 @@ from countless.server.storage.memory_store import MemoryStore
 from countless.wire.nats_subjects import log_subject
 
 T = TypeVar("T")
-_PART_BYTES = 1 << 18  # a quarter of a broker's default limit for a message
-_COMPACT_AFTER_MESSAGES = 1000  # reading them takes about a second
 _WRONG_LAST_SEQUENCE = (10071, 10164)  # error codes of JetStream
 _MAX_TAKE_OVER_ATTEMPTS = 20  # the previous owner has lost its lease, so it soon stops writing
 
@@ -57,6 +55,9 @@ class BrokerUnavailable(StoreError):
 
 class LogStore:
     """Implements `StateStore`. Use `take_over` first. `save` must not be called in the event loop's thread."""
+
+    part_bytes = 1 << 18  # a quarter of a broker's default limit for a message
+    compact_after_messages = 1000  # reading them takes about a second
 
     def __init__(
         self,
@@ -149,7 +150,7 @@ class LogStore:
         self._wait_for(self._append_changes())
         self._replica.save_at(*self._saving)
         self._saving = None
-        if self._messages > _COMPACT_AFTER_MESSAGES:
+        if self._messages > self.compact_after_messages:
             saves = [to_saved(part, saved_at) for saved_at, part in self._replica.snapshot().items()]
             records = self._records(Body(saves, self._replica.tombstone_horizon()))
             with suppress(BrokerUnavailable):  # the next save appends what is left of it
@@ -173,7 +174,7 @@ class LogStore:
 
     def _records(self, body: Body) -> list[Record]:
         self._bodies += 1
-        return split(self._ownership_id, self._bodies, body, _PART_BYTES)
+        return split(self._ownership_id, self._bodies, body, self.part_bytes)
 
     async def _append_unsent(self) -> None:
         while self._unsent:

@@ -21,8 +21,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from signal import SIGTERM, raise_signal
-from time import monotonic, time
 from typing import Any
 
 import msgspec
@@ -35,6 +33,7 @@ from countless.server.cluster.lease_keeper import Expelled, LeaseKeeper
 from countless.server.cluster.leases import Assignment, assign
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced
 from countless.server.cluster.shard import Shard
+from countless.server.cluster.surroundings import PRODUCTION, Surroundings
 from countless.server.cluster.tokens import BrokerTokens
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
@@ -58,11 +57,11 @@ class Member:
         bucket: Bucket,
         lease: LeaseKeeper,
         app_for: Callable[[SiteServer], Starlette],
-        clock: Callable[[], float] = monotonic,
-        wall_clock: Callable[[], float] = time,
+        surroundings: Surroundings = PRODUCTION,
     ) -> None:
         self.client = client
         self.lease = lease
+        self.surroundings = surroundings
         self.tokens = BrokerTokens()
         self.shards: dict[int, Shard] = {}  # those that this coordinator owns and runs
         self.draining = False
@@ -71,8 +70,6 @@ class Member:
         self._settings = settings
         self._bucket = bucket
         self._app_for = app_for
-        self._clock = clock
-        self._wall_clock = wall_clock
         self._starting: dict[int, asyncio.Task[None]] = {}
         self._stopping: dict[int, asyncio.Task[None]] = {}
         self._released: set[int] = set()  # saved and stopped, but still ours in the assignment
@@ -91,11 +88,11 @@ class Member:
         bucket: Bucket,
         settings: Settings,
         app_for: Callable[[SiteServer], Starlette],
-        clock: Callable[[], float] = monotonic,
-        wall_clock: Callable[[], float] = time,
+        surroundings: Surroundings = PRODUCTION,
     ) -> "Member":
-        lease = await LeaseKeeper.join(bucket, settings.nats_shards, settings.nats_lease, clock)
-        member = cls(settings, client, bucket, lease, app_for, clock, wall_clock)
+        clock, new_name = surroundings.clock, surroundings.new_name
+        lease = await LeaseKeeper.join(bucket, settings.nats_shards, settings.nats_lease, clock, new_name)
+        member = cls(settings, client, bucket, lease, app_for, surroundings)
         await member.tokens.refresh(bucket)
         await client.subscribe(SHARDS_SUBJECT, queue="countless", cb=member._on_shards_request)
         return member
@@ -106,7 +103,7 @@ class Member:
             await message.respond(msgspec.msgpack.encode((PROTOCOL_VERSION, self.lease.shards)))
 
     def now(self) -> float:
-        return self._clock()
+        return self.surroundings.clock()
 
     def drain(self) -> None:
         """Accept no new connection and end every event stream."""
@@ -189,8 +186,7 @@ class Member:
         try:
             on_failure = partial(self._on_shard_failure, number)
             self.shards[number] = await Shard.take_over(
-                *(self.client, number, self._settings, self.lease.valid, self._app_for, on_failure),
-                *(self._clock, self._wall_clock),
+                self.client, number, self._settings, self.lease.valid, self._app_for, on_failure, self.surroundings
             )
             if self.draining:
                 self.shards[number].server.drain()
@@ -236,7 +232,7 @@ class Member:
             log.critical("broker connection closed, stopping: error=%s", error)
         else:
             log.critical("background task failed, stopping: please report this", exc_info=error)
-        raise_signal(SIGTERM)
+        self.surroundings.end_process()
 
 
 def _start_task(tasks: dict[int, asyncio.Task[None]], number: int, work: Coroutine[Any, Any, None]) -> None:

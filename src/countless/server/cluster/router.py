@@ -30,8 +30,6 @@ from countless.wire.nats_subjects import shard_of
 
 _MAX_BODY_BYTES = routes.MAX_BODY_BYTES + 1  # one more than a handler accepts: the owner rejects a longer body
 _POLL_PATH = "/api/v1/poll/"
-_POLL_S = 2.0  # less than a forwarded request may take
-_RETRY_S = 0.2
 _UNREACHABLE = "no coordinator owns this shard at present; another one takes over within the lease"
 _NO_LEASE = "this coordinator cannot use its broker at present, and has no lease: its log has the reason"
 
@@ -185,14 +183,15 @@ async def answers_after(member: Member, name: str, answer: PublicAnswer) -> Asyn
             if response.status_code == 200:
                 latest = answer_in(response)
         if _version(latest) == _version(answer):
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(member.surroundings.retry_s)
         else:
             answer = latest
             yield answer
 
 
 async def poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
-    query = urlencode({"seen": _version(seen)} if seen else {}).encode()
+    wait = {"wait": member.surroundings.poll_s}
+    query = urlencode(wait | {"seen": _version(seen)} if seen else wait).encode()
     request = ForwardedRequest("GET", _POLL_PATH + name, query, [], b"", ["read"], None)
     return await _ask(member, shard_of(Key(COUNTER, name), member.lease.shards), request)
 
@@ -206,12 +205,12 @@ def _version(answer: PublicAnswer) -> str:
 
 
 async def _poll_counter(request: Request) -> Response:
-    """At the owner: the answer as soon as it differs from `seen`, or the same answer after a while."""
+    """At the owner: the answer as soon as it differs from `seen`, or the same answer after `wait` seconds."""
     server: SiteServer = request.app.state.server
     name = request.path_params["name"]
     answer = summed(name, [public_view(part) for part in parts_of(server, name)])
     with suppress(TimeoutError):
-        async with asyncio.timeout(_POLL_S):
+        async with asyncio.timeout(float(request.query_params["wait"])):
             async for answer in answer_changes(server, name):
                 if _version(answer) != request.query_params.get("seen"):
                     break

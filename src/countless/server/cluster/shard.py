@@ -5,8 +5,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from secrets import token_hex
-from time import monotonic, time
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -18,7 +16,7 @@ from countless.errors import CountlessError
 from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S
 from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import ForwardHandler
-from countless.server.cluster.log_store import LogStore
+from countless.server.cluster.surroundings import Surroundings
 from countless.server.cluster.tasks import end_tasks
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
@@ -26,7 +24,6 @@ from countless.wire.nats_subjects import forward_subject, uplink_subject
 
 log = logging.getLogger("countless.nats")
 
-_MAX_TICK_S = 0.25
 _FINAL_SAVE_TIMEOUT_S = 5.0  # what is not saved by then, the sites send again to the next owner
 
 
@@ -39,11 +36,13 @@ class Shard:
         app: Starlette,
         connections: NatsConnections,
         on_failure: Callable[[BaseException], None],
+        tick_s: float,
     ) -> None:
         self.server = server
         self.app = app
         self._connections = connections
         self._on_failure = on_failure
+        self._tick_s = tick_s
         self._tasks: list[asyncio.Task[None]] = []
         self._subscriptions: list[Subscription] = []
 
@@ -56,16 +55,16 @@ class Shard:
         leased: Callable[[], bool],
         app_for: Callable[[SiteServer], Starlette],
         on_failure: Callable[[BaseException], None],
-        clock: Callable[[], float] = monotonic,
-        wall_clock: Callable[[], float] = time,
+        surroundings: Surroundings,
     ) -> "Shard":
         """Fence the previous owner, recover the state from the log, then ask the sites to connect."""
-        ownership_id = token_hex(8)
-        store = LogStore(client.jetstream(timeout=JETSTREAM_TIMEOUT_S), number, ownership_id, leased, wall_clock)
+        ownership_id, clock, wall_clock = surroundings.new_name(), surroundings.clock, surroundings.wall_clock
+        jetstream = client.jetstream(timeout=JETSTREAM_TIMEOUT_S)
+        store = surroundings.store(jetstream, number, ownership_id, leased, wall_clock)
         await store.take_over()
         server = SiteServer(store, settings, clock, wall_clock)
         connections = NatsConnections(server, number, ownership_id, leased, partial(_publish, client), clock)
-        shard = cls(server, app_for(server), connections, on_failure)
+        shard = cls(server, app_for(server), connections, on_failure, surroundings.tick_s)
         try:
             await shard._start(client, number, leased)
         except BaseException:
@@ -94,7 +93,7 @@ class Shard:
 
     async def _tick(self) -> None:
         while True:
-            await asyncio.sleep(min(_MAX_TICK_S, self.server.settings.silent_after / 4))
+            await asyncio.sleep(min(self._tick_s, self.server.settings.silent_after / 4))
             for _ in self.server.tick_in_slices():
                 await asyncio.sleep(0)
             self._connections.drop_idle()
