@@ -277,9 +277,9 @@ def test_answer_is_awaited_from_a_site_that_is_recalled_until_it_answers_or_is_u
     for site_id in (X, Y):
         coordinator.receive(site_id, ask(1, 5))
     coordinator.recover()
-    assert [coordinator.awaited_round(each) for each in (X, Y, Z)] == [1, 1, None]
+    assert [coordinator.awaited(each) for each in (X, Y, Z)] == [1, 1, None]
     coordinator.receive(X, ask(2, limit=5))  # before it has received the recall
-    assert coordinator.awaited_round(X) == 1
+    assert coordinator.awaited(X) == 1
     coordinator.receive(X, ask(3, number=1))
     coordinator.mark_unreachable(Y)
-    assert [coordinator.awaited_round(each) for each in (X, Y)] == [None, None]
+    assert [coordinator.awaited(each) for each in (X, Y)] == [None, None]

@@ -221,13 +221,23 @@ def test_repr_of_a_coordinator_shows_the_answer() -> None:
 def test_snapshot_is_awaited_since_the_first_round_that_was_not_answered() -> None:
     made = in_round_two()
     made.recover()  # another round, before the snapshots of this one
-    assert [made.awaited_round(site_id) for site_id in (A, D)] == [2, None]
+    assert [made.awaited(site_id) for site_id in (A, D)] == [2, None]
     made.receive(A, snapshot(70, round=2))  # of a round that is over
-    assert made.awaited_round(A) == 2
+    assert made.awaited(A) == 2
     made.receive(A, snapshot(70, round=3))
-    assert [made.awaited_round(site_id) for site_id in (A, B)] == [None, 2]
+    assert [made.awaited(site_id) for site_id in (A, B)] == [None, 2]
     made.recover()
-    assert [made.awaited_round(site_id) for site_id in (A, B)] == [4, 2]
+    assert [made.awaited(site_id) for site_id in (A, B)] == [4, 2]
     made.mark_unreachable(A)
     made.leave(B, snapshot(30, round=1))
-    assert [made.awaited_round(site_id) for site_id in (A, B)] == [None, None]
+    assert [made.awaited(site_id) for site_id in (A, B)] == [None, None]
+
+
+def test_site_that_is_given_up_departs_with_the_largest_count_received() -> None:
+    made = coordinator(Exact(), A, B)
+    made.receive(A, report(7, 7))
+    made.receive(B, report(5, 5))
+    assert made.give_up(A) == []
+    assert (made.departed, made.sites, made.estimate) == (7, 1, 12)
+    with pytest.raises(ProtocolError, match="has not joined"):
+        made.give_up(SiteId("never seen"))

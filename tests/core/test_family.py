@@ -280,10 +280,10 @@ def test_sync_is_awaited_since_the_first_round_that_was_not_answered_also_if_the
     tracked.receive(A, Report("f", 0, (("x", 1_000),), 1_000))
     tracked.join(B, Sync("f", 0, Steps(), 0, 0))
     before = tracked.round
-    assert (tracked.awaited_round(A), tracked.awaited_round(B)) == (before, None)
+    assert (tracked.awaited(A), tracked.awaited(B)) == (before, None)
     tracked.set_rule(CertainSteps(0.01))
-    assert (tracked.round, tracked.awaited_round(A)) == (before + 1, before)
+    assert (tracked.round, tracked.awaited(A)) == (before + 1, before)
     tracked.join(A, Sync("f", 1, tracked.debug_state().members[A], 1_000, 1_000))
-    assert tracked.awaited_round(A) == before
+    assert tracked.awaited(A) == before
     tracked.receive(A, Sync("f", tracked.round, tracked.steps, 1_000, 1_000))
-    assert tracked.awaited_round(A) is None
+    assert tracked.awaited(A) is None

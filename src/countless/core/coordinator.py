@@ -1,8 +1,8 @@
 """The coordinator of one counter, without I/O: every input returns the messages it causes.
 
-The inputs are `join`, `leave`, `receive`, `mark_unreachable` and, after a restart, `recover`. The owner of the sockets
-delivers the messages and decides when a site has timed out: there is no clock here. There is no retry either: counts
-are cumulative, so the owner may send a message again at any time. A rejected input changes nothing.
+The inputs are `join`, `leave` and those of a `Machine`. The owner of the sockets delivers the messages and decides when
+a site has timed out: there is no clock here. There is no retry either: counts are cumulative, so the owner may send a
+message again at any time.
 
 This class decides which sites and messages are accepted. What follows from them in the present round is in `rounds.py`.
 """
@@ -164,7 +164,7 @@ class Coordinator:
         """The largest count received from a site: for owners that save one site at a time, not all of `saved_state`."""
         return self._ledger[site_id].reported
 
-    def awaited_round(self, site_id: SiteId) -> int | None:
+    def awaited(self, site_id: SiteId) -> int | None:
         """The first round that a site was asked for a snapshot and has sent none since; None: none is awaited of it."""
         entry = self._ledger.get(site_id)
         return None if entry is None or entry.round_state is not AWAITING_SNAPSHOT else entry.asked_in
@@ -216,6 +216,10 @@ class Coordinator:
             return []
         self._ledger.apply(entry, LEFT)
         return self._rounds.leave(entry, final)
+
+    def give_up(self, site_id: SiteId) -> Outbox:
+        """A site has ended without leaving: it departs with the largest count received."""
+        return self.leave(site_id, Snapshot(self.counter, self.round, self._ledger[site_id].reported))
 
     def receive(self, site_id: SiteId, message: UpMessage) -> Outbox:
         """A report or a snapshot."""

@@ -124,7 +124,7 @@ class BudgetCoordinator:
         """Whether requests wait for the answers to a recall."""
         return bool(self._recalled)
 
-    def awaited_round(self, site_id: SiteId) -> int | None:
+    def awaited(self, site_id: SiteId) -> int | None:
         """The round in which a site was recalled and has not answered; None: no answer of it is awaited."""
         return self.round if site_id in self._recalled else None
 

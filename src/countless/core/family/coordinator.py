@@ -144,7 +144,7 @@ class FamilyCoordinator:
     def members(self) -> Iterator[tuple[SiteId, SavedMember]]:
         return ((site_id, SavedMember(each.steps, each.total, each.counts)) for site_id, each in self._members.items())
 
-    def awaited_round(self, site_id: SiteId) -> int | None:
+    def awaited(self, site_id: SiteId) -> int | None:
         """The first round since which a Sync of a site is awaited; None: none is."""
         return self._awaiting.get(site_id)
 
@@ -200,6 +200,10 @@ class FamilyCoordinator:
 
     # Inputs
 
+    def recover(self) -> Outbox:
+        """Nothing is asked after a restart: each site sends a `Sync` when it joins again."""
+        return []
+
     def join(self, site_id: SiteId, sync: Sync) -> Outbox:
         """A site that is new, or whose connection is."""
         self._require_possible(sync)
@@ -214,10 +218,10 @@ class FamilyCoordinator:
         if is_new and len(self._members) > self._slots:
             self._make_room()
         self._untold[site_id] = None  # what was sent on the old connection may be lost
-        awaited_round = self._awaiting.pop(site_id, None)
+        asked_in = self._awaiting.pop(site_id, None)
         outbox = self._receive(site_id, member, sync)
-        if awaited_round is not None and site_id in self._awaiting:
-            self._awaiting[site_id] = awaited_round
+        if asked_in is not None and site_id in self._awaiting:
+            self._awaiting[site_id] = asked_in
         return outbox
 
     def is_foreign(self, sync: Sync) -> bool:

@@ -121,7 +121,7 @@ class SessionLifecycle:
         if request not in session.memberships:
             return None
         counter, site_id = self._membership.lookup(session, request)
-        return counter.coordinator.awaited_round(site_id)
+        return counter.coordinator.awaited(site_id)
 
     def _mark_unreachable(self, session: Session, reason: str) -> None:
         session.unreachable, session.free_at, session.owed = True, 0.0, Owed()

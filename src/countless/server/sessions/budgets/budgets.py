@@ -366,9 +366,9 @@ class Budgets:
         return self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
 
     def awaited_round(self, site_id: SiteId, budget_id: BudgetId) -> int | None:
-        """See `BudgetCoordinator.awaited_round`."""
+        """See `BudgetCoordinator.awaited`."""
         found = self._find(budget_id)
-        return None if found is None else found[1].awaited_round(site_id)
+        return None if found is None else found[1].awaited(site_id)
 
     def unheard(self, session: Session) -> bool:
         """After a restore: whether a budget waits for this session, or for an operator who drops it."""

@@ -193,9 +193,9 @@ class Families:
             self._pipeline.send(connection, FamilyLeaveAck(family.name))
 
     def awaited_round(self, site_id: SiteId, key: Key) -> int | None:
-        """See `FamilyCoordinator.awaited_round`."""
+        """See `FamilyCoordinator.awaited`."""
         family = self._registry.trackers.get(str(key))
-        return None if family is None else family.coordinator.awaited_round(site_id)
+        return None if family is None else family.coordinator.awaited(site_id)
 
     # How sessions begin and end
 
