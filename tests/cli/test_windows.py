@@ -110,6 +110,7 @@ def test_family_says_that_its_settings_are_those_of_its_programs(server: Server)
     run("counter create visits --family", server.url)
     code, text = run("counter set visits --per hour", server.url)
     assert (code, "'visits' is a family: programs say what epsilon and windows it has" in text) == (2, True), text
+    assert run("counter delete visits", server.url)[0] == 0
 
 
 def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: Server) -> None:

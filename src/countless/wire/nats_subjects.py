@@ -39,7 +39,7 @@ def shard_of(key: Key, shards: int) -> int:
     """All series and windows of a counter share a shard. So do all budgets with the same part before the first slash:
     `keys/*` and the names that it stands for.
 
-    >>> from countless.wire.keys import COUNTER
+    >>> from countless.wire.keys import BUDGET, COUNTER
     >>> shard_of(Key(COUNTER, "requests"), 16) == shard_of(Key(COUNTER, 'requests{route="/a"}', "hour", 5), 16)
     True
     >>> shard_of(Key(BUDGET, "keys/*"), 16) == shard_of(Key(BUDGET, "keys/7f3a"), 16)
