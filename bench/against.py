@@ -1,6 +1,7 @@
 """The same sections in another checkout, by turns with this one: a ratio that is measured so says what a change costs.
 
-Each checkout runs its own `bench` package, which must have `figures.py`.
+Each checkout runs its own `bench` package, which must have `figures.py`, with the libraries and the entry points of
+this interpreter: so it must have the lab as a distribution of its own.
 """
 
 import json
