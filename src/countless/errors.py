@@ -90,14 +90,12 @@ class CounterRefused(CountlessError):
 class NoWindows(CountlessError):
     """A counter without windows was asked for one. A series gets them with its counter, `whole`."""
 
-    def __init__(self, counter: str, whole: str | None = None) -> None:
+    def __init__(self, counter: str, whole: str | None = None, has_rolling: bool = True) -> None:
         from shlex import quote  # it needs `os`, and the core imports this file
 
         command = f"countless counter set {quote(whole or counter)} --per hour"
-        super().__init__(
-            f"counter {counter!r} has no windows: `{command}` starts some "
-            "(the last minutes are known without windows: rolling 15m)"
-        )
+        rolling = " (the last minutes are known without windows: rolling 15m)" if has_rolling else ""
+        super().__init__(f"counter {counter!r} has no windows: `{command}` starts some{rolling}")
 
 
 class ServiceError(CountlessError):

@@ -106,11 +106,42 @@ def test_counter_that_has_labelled_series_only_is_configured_and_deleted_by_its_
     assert run("counter list", server.url) == (0, "no counters: nothing was counted yet\n")
 
 
-def test_family_says_that_its_settings_are_those_of_its_programs(server: Server) -> None:
-    run("counter create visits --family", server.url)
-    code, text = run("counter set visits --per hour", server.url)
-    assert (code, "'visits' is a family: programs say what epsilon and windows it has" in text) == (2, True), text
-    assert run("counter delete visits", server.url)[0] == 0
+def test_windows_begin_for_a_family_and_a_distribution_that_had_none(server: Server) -> None:
+    """By months: a shorter window could end while the test runs."""
+    with countless.connect(server.url, site="old") as client:
+        client.counter("pages", family=True).labels(path="/a").add(2_000)
+        client.distribution("ms").observe(17)
+        assert client.flush()
+        for name in ("pages", "ms"):
+            code, text = run(f"counter set {name} --per month", server.url)
+            assert (code, f"{name!r} gets windows only while no site counts it: end 'old' first" in text) == (2, True)
+    code, text = run("top pages --window now", server.url)
+    assert (code, "`countless counter set pages --per hour` starts some\n" in text) == (2, True), text
+    assert run("counter set pages --per month", server.url)[1] == (
+        "pages: 2,000 (from 2,000 to 2,000; exact; per month)\n"
+    )
+    assert run("counter set ms --per month", server.url)[0] == 0
+    with countless.connect(server.url, site="new") as client:
+        client.counter("pages", family=True, per="month").labels(path="/b").add(30)
+        client.distribution("ms", per="month").observe(18)
+        assert client.flush()
+        assert client.top("pages").upper >= 2_030
+        server.kill()
+        server.start()
+        until(lambda: server.answer("ms")["lower"] == 2 and server.answer("ms")["state"] != "learning")
+    assert run("top pages --share 1%", server.url)[1].startswith("pages: 2,030 (from 2,030 to 2,030; exact), 1.00%")
+    text = run("get pages --window now", server.url)[1]
+    assert re.search(r"pages now: 0 \(from 0 to 2,030; open, .*; unknown before \d{4}-\d\d-01T00:00:00\+00:00\)", text)
+    assert run("quantile ms 0.5 --window now", server.url)[0] == 0
+    assert run("counter set pages --keep 2", server.url)[0] == 0
+    for words, problem in {
+        "counter set pages --per hour": "per, tz and anchor can't be changed",
+        "counter set pages --alpha 2%": "alpha can't be used for a family, which has epsilon",
+    }.items():
+        code, text = run(words, server.url)
+        assert (code, problem in text) == (2, True), text
+    for name in ("pages", "ms"):
+        assert run(f"counter delete {name}", server.url) == (0, "")
 
 
 def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: Server) -> None:

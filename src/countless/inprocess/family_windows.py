@@ -53,7 +53,7 @@ class FamilyWindows:
         if window == "now":
             return present.coordinator
         if self._calendar is None:
-            raise NoWindows(present.coordinator.family)
+            raise NoWindows(present.coordinator.family, has_rolling=False)
         period, closed = self._closed or (0, present.coordinator)
         return closed if period == self._period - 1 else self._new_coordinator([])
 

@@ -1,5 +1,8 @@
 """Windows of families at the site server: each is a family of its own, all of them together are the family."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from countless.core.answer import State
@@ -7,6 +10,7 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.cluster.records import from_saved, to_saved
+from countless.server.http.answers.windows import window_answer
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.windows.served import MAX_AHEAD
 from countless.server.storage.base import Changes, Config, StateStore
@@ -25,6 +29,7 @@ from countless.wire.families import (
 )
 from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, KnownCounts, Sync, SyncAck
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.stores import PausedStore
 from support.tombstones import shown
 
 HOUR = 3600.0
@@ -290,3 +295,89 @@ async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> Non
         assert (window.published.counts, family(harness).published_answer.lower) == ({"{p=a}": 5}, 5)
         await harness.server.flush()
         assert (window.published.counts, family(harness).published_answer.lower) == ({"{p=a}": 12}, 12)
+
+
+# Windows for a family that has none
+
+
+def plain(total: int, *label_counts: int) -> list[FamilyJoin | FamilyLabels | FamilyReport]:
+    named = FamilyLabels("pages", ("{p=a}", "{p=b}"))
+    return [FamilyJoin("pages", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0), named, FamilyReport("pages", 0, total, label_counts)]
+
+
+HOURLY = FamilyRule(LABELS, 0.1, windows=WindowRule("hour"))
+
+
+@pytest.mark.parametrize("store", [MemoryStore, lambda: SqliteStore(None)])
+async def test_family_gets_windows_from_the_next_edge_on_and_keeps_its_labels(
+    clock: Clock, store: Callable[[], StateStore]
+) -> None:
+    saved = store()
+    async with site_server(saved, wall_clock=clock) as harness:
+        old, new = await harness.connect("old"), await harness.connect("new")
+        await harness.send(*old, *plain(2_000, 1, 1_900, 2, 100))
+        *_, rejected = await harness.send(*new, join(0))  # it waits, and tries again
+        assert isinstance(rejected, FamilyRejected)
+        assert "`countless counter set pages --per hour` starts some" in rejected.reason
+        with pytest.raises(InvalidParameter, match="'pages' gets windows only while no site counts it: end 'old'"):
+            harness.server.configure_family("pages", HOURLY)
+        await harness.send(*old, FamilyLeave("pages", 0, 1, 1, 2_000, 2_000))
+        harness.server.configure_family("pages", HOURLY)
+        await harness.server.flush()
+        total = harness.server.families.by_name["pages"].published_answer
+        assert (total.lower, total.upper, total.state) == (2_000, 2_000, State.EXACT)
+        await harness.send(*new, *counted(0, 5))
+        *_, refused = await harness.send(*(await harness.connect("third")), plain(0)[0])
+        assert isinstance(refused, FamilyRejected)
+        now, edge = window_answer(family(harness), "now"), family(harness).calendar.local_time(int((FIRST + 1) * HOUR))
+        assert (now.lower, now.upper >= 2_005, now.complete, now.known_since) == (0, True, False, edge)
+        clock.show(1)
+        await harness.send(*new, *counted(1, 3), leave(0, 5))
+        await harness.advance(1)
+        assert (windows(harness), window_answer(family(harness), "now").known_since) == ([(1, 3, "open")], None)
+        harness.server.on_disconnect(*new)
+    clock.show(2)
+    async with site_server(saved, wall_clock=clock) as harness:
+        new = await harness.connect("new")
+        await harness.send(*new, *counted(1, 4), leave(1, 4))
+        await harness.advance(1)
+        assert windows(harness) == [(1, 4, "closed"), (2, 0, "open")]
+        assert family(harness).published.counts == {"{p=a}": 1_909, "{p=b}": 100}
+        assert (labels(harness, 1), family(harness).kept_from) == ({"{p=a}": 4}, (FIRST + 1) * HOUR)
+        top = family(harness).top(0.05, family(harness).labels_between(FIRST * HOUR, (FIRST + 3) * HOUR))
+        assert (top.total.lower, top.total.upper) == (4, 2_009)
+        harness.server.configure_family("pages", replace(HOURLY, windows=WindowRule("hour", keep=1)))
+        harness.server.delete("pages")
+        third = await harness.connect("third")
+        await harness.send(*third, *plain(1, 1, 1))
+        assert harness.server.families.by_name["pages"].known_total == 1
+
+
+async def test_site_that_had_left_a_family_before_it_got_windows_counts_again_after_it_was_deleted(
+    clock: Clock,
+) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *plain(1, 1, 1), FamilyLeave("pages", 0, 1, 1, 1, 1))
+        harness.server.configure_family("pages", HOURLY)
+        harness.server.delete("pages")
+        await harness.send(*web, *plain(5, 1, 5))
+        assert harness.server.families.by_name["pages"].known_total == 5
+
+
+async def test_windows_of_a_family_are_shown_as_saved_only_once_they_are(clock: Clock) -> None:
+    store = PausedStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *plain(100, 1, 100))
+        before = harness.server.families.by_name["pages"]
+        shown = before.published_answer
+        store.pause()
+        last = FamilyReport("pages", 0, 150, (1, 150))
+        harness.server.on_frame(*web, [last, FamilyLeave("pages", 0, 1, 1, 150, 150)], 10)
+        harness.server.configure_family("pages", HOURLY)
+        assert (family(harness).published_answer.lower, shown.lower) == (100, 100)
+        assert (family(harness).published.counts, family(harness).most_not_kept) == ({"{p=a}": 100}, shown.upper)
+        store.resume()
+        await harness.server.flush()
+        assert (family(harness).published_answer.lower, family(harness).published.counts) == (150, {"{p=a}": 150})

@@ -142,8 +142,13 @@ async def inspect_counter(request: Request) -> Response:
 
 
 async def configure_counter(request: Request) -> Response:
-    """Change the configuration of a counter and its series."""
+    """Change the configuration of a counter and its series; of a family, its windows."""
     server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
+    family = server.families.by_name.get(name)
+    if family is not None:
+        family = server.configure_family(name, rules.applied_to_family(family.rule))
+        await server.require_saved()
+        return json(public_view(family))
     server.configure(name, rules.applied_to(server.config_of(name)))
     await server.require_saved()
     return json(operator_answer(server.counter(name)))
@@ -242,7 +247,11 @@ OPERATIONS = (
         query={"limit": {"type": "integer", "minimum": 1, "maximum": MAX_LISTED}},
         error_statuses=(400, 404),
     ),
-    Operation("PATCH", _COUNTER, "operator", configure_counter, OperatorAnswer, body=Rules, error_statuses=(400, 404)),
+    Operation(
+        *("PATCH", _COUNTER, "operator", configure_counter, (OperatorAnswer, PublicAnswer)),
+        body=Rules,
+        error_statuses=(400, 404),
+    ),
     Operation("DELETE", _COUNTER, "operator", delete_counter, None, 204, error_statuses=(404,)),
     Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, error_statuses=(404,)),
     Operation(

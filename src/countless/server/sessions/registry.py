@@ -4,13 +4,13 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from itertools import groupby
-from shlex import quote
 
 from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.shares import UNLIMITED, Shares
+from countless.server.sessions.windows.beginning import begin_windows, require_no_site, require_same_calendar
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Settings, require_config
@@ -28,8 +28,6 @@ from countless.wire.keys import (
     require_one,
     validate_name,
 )
-
-MAX_NAMED = 5  # sites in an error
 
 
 class CounterRegistry:
@@ -157,7 +155,10 @@ class CounterRegistry:
         for part, each in given:
             self._require_change(part, each)
         if config.windows is not None:
-            _require_no_site(name, config.windows, [part for part, _ in given if isinstance(part, Counter)])
+            members = [
+                site for part, _ in given if isinstance(part, Counter) for site, _ in part.coordinator.saved_state.known
+            ]
+            require_no_site("counter", name, config.windows, members)
         if name not in self.counters:
             self.create(name, config)
         replaced = [self._replace(part, each) for part, each in given if each != part.config]
@@ -165,8 +166,7 @@ class CounterRegistry:
 
     def _require_change(self, part: AnyCounter, config: Config) -> None:
         if isinstance(part, WindowedCounter):
-            if config.windows is None or not config.windows.calendar.same_as(part.calendar):
-                _refuse_other_calendar(config)
+            require_same_calendar(part.calendar, config.windows)
         elif config.windows is None and config.alpha < part.config.alpha:
             raise InvalidParameter("alpha", config.alpha, f"at least {part.config.alpha}, which it has had so far")
 
@@ -289,16 +289,11 @@ def _require_same_windows(key: Key, config: Config) -> None:
         raise InvalidParameter("counter", name, message=message)
     if key.is_window and rule is None:
         per, *_ = calendar_fields(key.calendar)
-        message = f"counter {name!r} has no windows: count it without per; {_start_windows(name, per)} starts some"
+        message = f"counter {name!r} has no windows: count it without per; {begin_windows(name, per)} starts some"
         raise InvalidParameter("per", per, message=message)
     if rule is not None and calendar_text(rule.calendar) != key.calendar:
         allowed = f"{rule.calendar!r}, as counter {name!r} has them; to change that, delete the counter"
         raise InvalidParameter("windows", repr(parse_calendar(key.calendar)), allowed)
-
-
-def _refuse_other_calendar(config: Config) -> None:
-    message = "per, tz and anchor can't be changed: delete the counter to get other windows"
-    raise InvalidParameter("per", config.windows, message=message)
 
 
 def _with_changes(config: Config, before: Config, after: Config) -> Config:
@@ -313,22 +308,5 @@ def _require_whole_counter(name: str, before: Config, config: Config) -> None:
     """Raise InvalidParameter for windows of one series: the sum of all would have none."""
     parent = counter_of(name)
     if parent is not None and before.windows is None and config.windows is not None:
-        message = f"labelled series get windows with their counter: {_start_windows(parent, config.windows.per)}"
+        message = f"labelled series get windows with their counter: {begin_windows(parent, config.windows.per)}"
         raise InvalidParameter("per", config.windows.per, message=message)
-
-
-def _start_windows(name: str, per: str) -> str:
-    return f"`countless counter set {quote(counter_of(name) or name)} --per {per}`"
-
-
-def _require_no_site(name: str, rule: WindowRule, parts: list[Counter]) -> None:
-    """Raise InvalidParameter if a site counts one of these without windows, which are about to get some."""
-    members = {str(site_id.site) for part in parts for site_id, _ in part.coordinator.saved_state.known}
-    if members:
-        sites = [repr(each) for each in sorted(members)]
-        named = ", ".join(sites[:MAX_NAMED]) + (f" and {len(sites) - MAX_NAMED} more" if sites[MAX_NAMED:] else "")
-        message = (
-            f"counter {name!r} gets windows only while no site counts it: end {named} first, "
-            f"or start them again with per={rule.per!r}"
-        )
-        raise InvalidParameter("per", rule.per, message=message)

@@ -19,7 +19,7 @@ from time import monotonic, time
 from countless.core.budget.messages import Ask
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
-from countless.errors import InvalidParameter, ProtocolError
+from countless.errors import ProtocolError
 from countless.server.connection import Connection
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budgets.budgets import Budgets
@@ -386,9 +386,6 @@ class SiteServer:
         return self._registry.get(name)
 
     def config_of(self, name: str) -> Config:
-        if name in self.families.by_name:
-            message = f"{name!r} is a family: programs say what epsilon and windows it has; delete it to change them"
-            raise InvalidParameter("counter", name, message=message)
         return self._registry.config_of(name)
 
     def parts(self, name: str) -> list[AnyCounter]:
@@ -418,6 +415,11 @@ class SiteServer:
                     outbox = counter.coordinator.mark_unreachable(session.memberships[key])
                     self._dispatcher.dispatch(counter, outbox)
         return self._registry.get(name)
+
+    def configure_family(self, name: str, rule: FamilyRule) -> AnyFamily:
+        """Give a family windows, or keep another number of them."""
+        self._family_registry.configure(name, rule)
+        return self.families.get(name)
 
     def delete(self, name: str) -> None:
         """Delete a counter with its labelled series, or a family. Connected sites join it again, or its present window,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from countless.core.answer import State, whole
 from countless.core.family.answer import LabelCounts
 from countless.core.family.messages import OVERFLOW
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, NoWindows
 from countless.server.http.answers.published import as_of
 from countless.server.http.answers.windows import read_span, span_answer
 from countless.server.http.api.schemas import QuantileAnswer, QuantileRow, RankRow, TopAnswer, TopRow
@@ -38,8 +38,7 @@ def family_window(part: AnyFamily | LabelView, window: str) -> tuple[LabelCounts
     """The labels of the windows of a span, by its name, and the count of the family or the label in it."""
     family = part.family if isinstance(part, LabelView) else part
     if not isinstance(family, WindowedFamily):
-        message = f"family {family.name!r} has no windows; delete it and count it with per='hour' to get some"
-        raise InvalidParameter("window", window, message=message)
+        raise NoWindows(family.name, has_rolling=False)
     span, now = read_span(family, window)
     answer, counts = span_answer(family, window, span, now), family.labels_between(span.start, span.end)
     if isinstance(part, LabelView):

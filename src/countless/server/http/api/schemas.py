@@ -57,7 +57,7 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The configuration of a counter. A field that is left out keeps its value, or its default in a new counter.
 
     With `per` it has windows. A counter without gets them while no site counts it, from the next edge on. Then `per`,
-    `tz` and `anchor` cannot be changed; other changes are for the windows to come.
+    `tz` and `anchor` cannot be changed; other changes are for the windows to come. A family has windows and `keep`.
     """
 
     alpha: Alpha | None = None
@@ -75,6 +75,13 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
         plain = {name: getattr(self, name) for name in ("alpha", "delta", "scheme", "adversary", "label_cap")}
         given = {name: value for name, value in plain.items() if value is not None}
         return replace(config, **given, windows=self._windows(config.windows))
+
+    def applied_to_family(self, rule: FamilyRule) -> FamilyRule:
+        for name in ("alpha", "delta", "scheme", "adversary", "label_cap"):
+            if getattr(self, name) is not None:
+                message = f"{name} can't be used for a family, which has epsilon"
+                raise InvalidParameter(name, getattr(self, name), message=message)
+        return replace(rule, windows=self._windows(rule.windows))
 
     def _windows(self, rule: WindowRule | None) -> WindowRule | None:
         calendar = {name: getattr(self, name) for name in ("per", "tz", "anchor")}
@@ -102,11 +109,7 @@ class NewCounter(Rules, kw_only=True):
     ) = None
 
     def family_rule(self) -> FamilyRule:
-        for name in ("alpha", "delta", "scheme", "adversary", "label_cap"):
-            if getattr(self, name) is not None:
-                message = f"{name} can't be used for a family, which has epsilon"
-                raise InvalidParameter(name, getattr(self, name), message=message)
-        return FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon, windows=self._windows(None))
+        return self.applied_to_family(FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon))
 
     def applied_to(self, config: Config) -> Config:
         if self.epsilon is not None:

@@ -161,7 +161,7 @@ class Families:
         self._dispatch(family, outbox)
         windows = self._registry.windowed.get(key.name)
         if windows is not None and join.epsilon < windows.rule.epsilon:
-            windows.set_epsilon(join.epsilon)
+            windows.reconfigure(replace(windows.rule, epsilon=join.epsilon))
             self._pipeline.pending.mark_family(windows.name)
         if join.epsilon < family.rule.epsilon:
             family.rule = replace(family.rule, epsilon=join.epsilon)
@@ -271,7 +271,7 @@ class Families:
         """Connected sites begin again from zero."""
         family = self.get(name)
         windows = family if isinstance(family, WindowedFamily) else None
-        keys = [each.key for each in windows.kept.values()] if windows else [Key(FAMILY, name)]
+        keys = [Key(FAMILY, name), *(each.key for each in windows.kept.values())] if windows else [Key(FAMILY, name)]
         for session in self._sessions:
             for key in keys:
                 self._reset(session, key)

@@ -12,6 +12,7 @@ from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.label_shares import MEMBER_BYTES, LabelShares, Part, label_bytes, newest
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.shares import UNLIMITED, Shares
+from countless.server.sessions.windows.beginning import begin_windows, require_no_site, require_same_calendar
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.settings import Settings
 from countless.server.storage.base import SavedFamily
@@ -139,6 +140,20 @@ class FamilyRegistry:
         self._pipeline.pending.mark_family(name)
         return family
 
+    def configure(self, name: str, rule: FamilyRule) -> None:
+        """Give a family windows, from the next edge on, or keep another number of them."""
+        family = self.by_name[name]
+        if rule.windows is None:
+            return
+        if isinstance(family, WindowedFamily):
+            require_same_calendar(family.calendar, rule.windows)
+            family.reconfigure(rule)
+        else:
+            require_no_site("family", name, rule.windows, family.coordinator.site_ids)
+            self._add(WindowedFamily.continuing(family, rule, self._wall_clock))
+            family.notify()
+        self._pipeline.pending.mark_family(name)
+
     def _open_window(self, family: WindowedFamily, period: int, peer: str) -> ServedFamily:
         family.require_near(period)
         opened = sum(len(each.open) for each in self.windowed.values())
@@ -206,8 +221,10 @@ def _require_same_windows(family: AnyFamily, key: Key) -> None:
         message = f"family {family.name!r} has windows: count it with per={per!r}"
         raise InvalidParameter("family", family.name, message=message)
     if key.calendar and windowed is None:
-        message = f"family {family.name!r} has no windows: count it without per, or delete it to get some"
-        raise InvalidParameter("per", calendar_fields(key.calendar)[0], message=message)
+        per, *_ = calendar_fields(key.calendar)
+        begin = begin_windows(family.name, per)
+        message = f"family {family.name!r} has no windows: count it without per; {begin} starts some"
+        raise InvalidParameter("per", per, message=message)
     if windowed is not None and windowed.key.calendar != key.calendar:
         allowed = f"{windowed.calendar!r}, as the family {family.name!r} has them; to change that, delete it"
         raise InvalidParameter("windows", repr(parse_calendar(key.calendar)), allowed)

@@ -13,6 +13,7 @@ window, and of the open ones.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
 from countless.core.answer import State
@@ -68,6 +69,23 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self._shown = self._snapshot()
         self._published = self._shown.windows
         self._show(self._shown)
+
+    @classmethod
+    def continuing(cls, before: ServedFamily, rule: FamilyRule, wall_clock: Callable[[], float]) -> "WindowedFamily":
+        """Windows for a family that has none, while no site counts it.
+
+        They are kept from the next edge on: of the present one only a part will be counted in a window.
+        """
+        saved = SavedFamily(before.fields()._replace(rule=rule, round=0), dict(before.coordinator.known), {})
+        after = cls(before.name, rule, wall_clock, saved, before.health)
+        present = after.present
+        if before.known_total:
+            after.first = after.dropped_windows.coordinator.round = after.calendar.next(present)
+        after.traffic = after.dropped_windows.traffic = before.traffic
+        # Until it is saved, readers see what was saved last.
+        unsaved = PublishedWindows(0, {present: before.published_answer}, after.closed, after.losses, after.first, 0)
+        after._show(_Published(unsaved, {present: before}, sum_of([], MAX_LABELS)))
+        return after
 
     def load(self, windows: Iterable[tuple[int, SavedFamily]]) -> None:
         """Given oldest first. Those that have ended, and have no sites, are closed."""
@@ -158,8 +176,10 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         """All families that are saved, by their names."""
         return {each.name: each for each in (self.dropped_windows, *self.kept.values())}
 
-    def set_epsilon(self, epsilon: float) -> None:
-        self.rule = self.dropped_windows.rule = replace(self.rule, epsilon=epsilon)
+    def reconfigure(self, rule: FamilyRule) -> None:
+        """With the same calendar. Windows that are open keep the rule that they have."""
+        self.rule = self.dropped_windows.rule = rule
+        self.sweep_at = -inf
 
     def open_window(self, period: int) -> ServedFamily:
         """One that is not open."""
