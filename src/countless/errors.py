@@ -78,7 +78,7 @@ class LimitReached(ProtocolError):
 
 
 class CounterRefused(CountlessError):
-    """The coordinator does not count these counters. `reasons`: why, by counter."""
+    """The coordinator does not count these counters, or windows of them. `reasons`: why, by their names."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
         (name, reason), *others = reasons.items()

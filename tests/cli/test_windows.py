@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import countless
+from countless.errors import CounterRefused
 from support.commands import run_command
 from support.service import Server, until
 
@@ -94,12 +95,14 @@ def test_counter_that_has_labelled_series_only_is_configured_and_deleted_by_its_
     assert (code, "`countless counter set visits --per hour` starts some" in text) == (2, True)
     code, text = run(f"counter set {series} --per month", server.url)
     assert (code, "get windows with their counter: `countless counter set visits --per month`" in text) == (2, True)
+    assert (server.inspect("visits")["known"], server.inspect("visits")["estimate"]) == (12, 12)
     assert run("counter set visits --per month --alpha 2%", server.url)[0] == 0
     text = run("get visits --window now", server.url)[1]
     assert text.startswith("visits now: 0 (from 0 to 12; open"), text
     with countless.connect(server.url, site="new") as client:
         client.counter("visits", per="month").labels(route="/a").add(30)
     assert run("get visits", server.url)[1].startswith("visits: 42 (from 42 to 42; exact")
+    assert (server.inspect("visits")["known"], server.inspect("visits")["windows"]["per"]) == (42, "month")
     changed = json.loads(run(f"counter set {series} --keep 5 --json", server.url)[1])
     assert (changed["windows"]["per"], changed["alpha"]) == ("month", 0.02)
     assert run("counter delete visits", server.url) == (0, "")
@@ -151,6 +154,13 @@ def test_windows_begin_for_a_counter_that_had_none_and_its_total_stays(server: S
         assert client.flush()
         code, text = run("counter set visits --per month", server.url)
         assert (code, "gets windows only while no site counts it: end 'old' first" in text) == (2, True)
+        early = countless.connect(server.url, site="early")
+        early.counter("visits", per="month").add(1)
+        refused = r"counter 'visits \(month from 2[0-9-]+-01T00:00:00\+00:00\)' is refused by the coordinator"
+        with pytest.raises(CounterRefused, match=refused):
+            early.flush()
+        with pytest.raises(CounterRefused):
+            early.close(timeout=0.1)
     assert run("counter set visits --per month --tz Asia/Tokyo", server.url)[1] == (
         "visits: 2,000 (from 2,000 to 2,000; exact; per month)\n"
     )

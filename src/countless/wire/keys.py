@@ -57,6 +57,18 @@ class Key(NamedTuple):
         return f"{self.name}@{self.calendar}" if self.period == ALL else f"{self.name}@{self.calendar}:{self.period}"
 
     @property
+    def in_words(self) -> str:
+        """For people.
+
+        >>> Key(COUNTER, "requests").in_words, Key(COUNTER, "requests", "hour", 490123).in_words
+        ('requests', 'requests (hour from 2025-11-29T19:00:00+00:00)')
+        """
+        if not self.is_window:
+            return self.name
+        calendar = parse_calendar(self.calendar)
+        return f"{self.name} ({calendar.per} from {calendar.local_time(calendar.bounds(self.period)[0])})"
+
+    @property
     def is_window(self) -> bool:
         return self.calendar != "" and self.period != ALL
 

@@ -285,4 +285,4 @@ def test_window_that_is_rejected_last_stays_in_the_reasons_of_a_session_that_is_
     with pytest.raises(StopIteration):
         stream.receive(LeaveAck(THIS))
     assert (stream.session.done, stream.session.delivered) == (True, False)
-    assert stream.session.rejected == {NEXT: "too early"}
+    assert stream.session.rejected == {"hits (minute from 2027-01-15T08:01:00+00:00)": "too early"}

@@ -183,7 +183,7 @@ async def test_labels_of_every_window_are_inside_their_bounds(seed: int) -> None
         closed = [f"{world.family.calendar.local_time(each * 3600)}" for each in range(FIRST, FIRST + 4)]
         for number, moment in enumerate(closed):
             assert world.check(moment, world.counted(FIRST + number)) == 0  # exact
-        rows = window_list(world.family, 48).windows
+        rows = window_list(world.family.name, [world.family], 48).windows
         exact = [(row.lower, row.upper, row.complete) for row in rows[:4]]
         assert exact == [(n, n, True) for n in (world.counted(FIRST + each).total() for each in range(4))]
 

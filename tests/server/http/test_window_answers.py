@@ -15,7 +15,7 @@ from countless.core.messages import Report
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
-from countless.server.http.answers.operator_view import operator_answer
+from countless.server.http.answers.operator_view import operator_answer, operator_sum
 from countless.server.http.answers.sums import summed
 from countless.server.http.answers.windows import rolling_answer, window_answer, window_list
 from countless.server.http.history.history import Recorder
@@ -212,7 +212,7 @@ async def test_incomplete_window_names_its_sites_to_operators_only() -> None:
         assert (window.estimate, window.complete, window.state) == (5, False, State.DEGRADED)
         without = window_answer(counter, "last")  # nothing is known of it, but the site may have counted in it
         assert (without.upper, without.complete, without.state) == (0, False, State.DEGRADED)
-        assert "stuck" not in str(window) + str(window_list(counter, 48))
+        assert "stuck" not in str(window) + str(window_list(counter.name, [counter], 48))
         status = operator_answer(counter).windows
         assert status is not None
         assert [(each.start, each.waiting_for, each.lost) for each in status.incomplete] == [
@@ -233,12 +233,42 @@ async def test_list_of_windows() -> None:
         for text, count in (("2026-11-16T08:30Z", 5), ("2026-11-16T09:30Z", 6), ("2026-11-16T11:30Z", 7)):
             await count_hour(harness, clock, text, count)
         counter = harness.server.counter("hits")
-        listed = window_list(counter, 3)
+        listed = window_list(counter.name, [counter], 3)
         assert (listed.per, listed.tz, listed.anchor) == ("hour", "UTC", 0)
         assert [(row.start[11:16], row.estimate, row.complete) for row in listed.windows] == [
             *(("09:00", 6, True), ("11:00", 7, True), ("12:00", 0, False))
         ]
-        assert len(window_list(counter, 48).windows) == 4
+        assert len(window_list(counter.name, [counter], 48).windows) == 4
+
+
+async def test_windows_of_a_counter_that_has_labelled_series_only_are_the_sums_of_theirs() -> None:
+    clock = Clock("2026-11-16T08:30Z")
+    async with site_server(wall_clock=clock, scheme="exact", silent_after=1) as harness:
+        a, b = ('hits{route="/a"}', 'hits{route="/b"}')
+        web, app = await harness.connect("web"), await harness.connect("app")
+        await harness.send(*web, Join(f"{a}@{hour(clock).partition('@')[2]}", 0, 5))
+        await harness.send(*app, Join(f"{b}@{hour(clock).partition('@')[2]}", 0, 7))
+        left = Leave(f"{a}@{hour(clock).partition('@')[2]}", 0, 5)
+        clock.seconds += 3600
+        await harness.send(*web, left, Join(f"{a}@{hour(clock).partition('@')[2]}", 0, 1))
+        await harness.advance(0.5)
+
+        def listed() -> list[tuple[str, int, int, bool]]:
+            rows = window_list("hits", harness.server.parts("hits"), 48).windows
+            return [(row.start[11:16], row.lower, row.upper, row.complete) for row in rows]
+
+        assert listed() == [("08:00", 12, 12, False), ("09:00", 1, 1, False)]  # one site has not left the first
+        harness.server.on_disconnect(*app)
+        await harness.advance(5)
+        total = operator_sum(harness.server, "hits")
+        assert (total.counter, total.known, total.silent, total.messages.up) == ("hits", 13, ["app", "web"], 4)
+        assert total.windows is not None
+        assert [(each.start[11:16], each.waiting_for) for each in total.windows.incomplete] == [("08:00", ["app"])]
+        harness.server.drop_site("app")
+        await harness.advance(1)
+        assert listed()[0] == ("08:00", 12, 12, False)  # lost
+        with pytest.raises(InvalidParameter, match="limit must be at most 25000: there are 2 series"):
+            window_list("hits", harness.server.parts("hits"), 25_001)
 
 
 async def test_windows_that_are_not_kept_any_more_are_allowed_for() -> None:

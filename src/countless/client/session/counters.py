@@ -89,7 +89,7 @@ class SessionCounters:
     @property
     def rejected(self) -> dict[str, str]:
         """Counters that the coordinator has rejected on the present stream, with its reasons."""
-        return {str(key): reason for key, reason in self._rejected.items()}
+        return {key.in_words: reason for key, reason in self._rejected.items()}
 
     # Joining and sending
 
@@ -213,5 +213,5 @@ class SessionCounters:
         if key is None:
             return
         if self.windows.reject(key, self._clock()):
-            self._rejections.warn(item.counter, item.reason)
+            self._rejections.warn(key.in_words, item.reason)
         self._rejected[key] = item.reason

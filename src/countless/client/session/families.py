@@ -123,7 +123,7 @@ class SessionFamilies:
     @property
     def rejected(self) -> dict[str, str]:
         """Families that the coordinator has rejected on the present stream, with its reasons."""
-        return {str(key): reason for key, reason in self._rejected.items()}
+        return {key.in_words: reason for key, reason in self._rejected.items()}
 
     # Joining, sending, leaving
 
@@ -240,7 +240,7 @@ class SessionFamilies:
                 self._has_left(key)
         elif isinstance(item, FamilyRejected):
             if self.windows.reject(key, self._clock()):
-                self._rejections.warn(item.family, item.reason)
+                self._rejections.warn(key.in_words, item.reason)
             self._rejected[key] = item.reason
             self._forget(key)
         elif isinstance(item, FamilyReset):

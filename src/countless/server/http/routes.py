@@ -13,7 +13,7 @@ from starlette.responses import Response
 from countless.core.durations import require_duration
 from countless.errors import InvalidParameter
 from countless.server.http.answers.families import quantile_answer
-from countless.server.http.answers.operator_view import operator_answer
+from countless.server.http.answers.operator_view import operator_answer, operator_sum
 from countless.server.http.answers.published import event_stream, parse_threshold, public_view
 from countless.server.http.answers.sums import (
     all_names,
@@ -128,17 +128,18 @@ async def read_quantiles(request: Request) -> Response:
 
 
 async def list_windows(request: Request) -> Response:
-    """The youngest windows of a counter with windows, oldest first: 48, or `limit`."""
+    """The youngest windows of a counter with windows, oldest first: 48, or `limit`; with labels, their sums."""
     server, name, limit = _server(request), request.path_params["name"], request.query_params.get("limit", "48")
-    counter = server.families.by_name.get(name) or server.counter(name)
+    family = server.families.by_name.get(name)
+    parts = server.parts(name) if family is None else [family]
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 6 and 1 <= int(limit) <= MAX_LISTED):
         raise InvalidParameter("limit", limit[:100], f"an integer from 1 to {MAX_LISTED}")
-    return json(window_list(counter, int(limit)))
+    return json(window_list(name, parts or [server.counter(name)], int(limit)))
 
 
 async def inspect_counter(request: Request) -> Response:
-    """The answer with its round, sites and messages."""
-    return json(operator_answer(_server(request).counter(request.path_params["name"])))
+    """The answer with its round, sites and messages; with labels, the sums of all series."""
+    return json(operator_sum(_server(request), request.path_params["name"]))
 
 
 async def configure_counter(request: Request) -> Response:
@@ -151,7 +152,7 @@ async def configure_counter(request: Request) -> Response:
         return json(public_view(family))
     server.configure(name, rules.applied_to(server.config_of(name)))
     await server.require_saved()
-    return json(operator_answer(server.counter(name)))
+    return json(operator_sum(server, name))
 
 
 async def delete_counter(request: Request) -> Response:

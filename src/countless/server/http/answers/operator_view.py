@@ -1,6 +1,7 @@
 """What operators see of a counter, in the API and on the page: cost, plan, sites. Nothing here changes the counter."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from math import ceil, log, log1p
 from typing import Any, NamedTuple
 
@@ -12,10 +13,12 @@ from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
 from countless.server.http.answers.published import public_view
+from countless.server.http.answers.sums import summed
 from countless.server.http.api.schemas import OperatorAnswer, UpDown
 from countless.server.http.api.window_schemas import IncompleteWindow, WindowsStatus
 from countless.server.http.history.history import History, reachable_sites
 from countless.server.http.server_view import ServerView
+from countless.server.sessions.site_server import SiteServer
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.wire.frames import encode_frames
 
@@ -49,6 +52,48 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
         messages_to_double=_messages_to_double(counter),
         windows=_windows_status(counter),
     )
+
+
+def operator_sum(server: SiteServer, name: str) -> OperatorAnswer:
+    """Of a counter with all its labelled series. It has no round; of its sites those of the largest part are known."""
+    parts = server.parts(name) or [server.counter(name)]
+    answers, config = [operator_answer(part) for part in parts], server.config_of(name)
+    if len(answers) == 1 and answers[0].counter == name:
+        return answers[0]
+    largest = max(answers, key=lambda answer: answer.sites)
+    return msgspec.structs.replace(
+        summed(name, answers),
+        alpha=max(answer.alpha for answer in answers),
+        delta=min(1.0, sum(answer.delta for answer in answers)),
+        adversary=config.adversary,
+        configured_scheme=config.scheme,
+        label_cap=config.label_cap,
+        scheme=largest.scheme,
+        round=0,
+        sites=largest.sites,
+        silent=sorted({site for answer in answers for site in answer.silent}),
+        known=sum(answer.known for answer in answers),
+        messages=_added([answer.messages for answer in answers]),
+        bytes=_added([answer.bytes for answer in answers]),
+        messages_to_double=sum(answer.messages_to_double for answer in answers),
+        windows=_added_windows([answer.windows for answer in answers if answer.windows]),
+    )
+
+
+def _added(traffic: list[UpDown]) -> UpDown:
+    return UpDown(sum(each.up for each in traffic), sum(each.down for each in traffic))
+
+
+def _added_windows(parts: list[WindowsStatus]) -> WindowsStatus | None:
+    if not parts:
+        return None
+    found: dict[str, IncompleteWindow] = {}
+    for window in (window for part in parts for window in part.incomplete):
+        before = found.get(window.start, window)
+        waiting_for = sorted({*before.waiting_for, *window.waiting_for})
+        found[window.start] = IncompleteWindow(window.start, window.end, waiting_for, max(before.lost, window.lost))
+    youngest = sorted(found.values(), key=lambda window: datetime.fromisoformat(window.start))[-MAX_INCOMPLETE:]
+    return msgspec.structs.replace(parts[0], incomplete=youngest)
 
 
 def _windows_status(counter: AnyCounter) -> WindowsStatus | None:

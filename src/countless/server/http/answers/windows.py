@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from math import inf
 from typing import Any, Protocol
 
-from countless.core.answer import State
+from countless.core.answer import State, worst_state
 from countless.core.durations import require_rolling
 from countless.core.windows.rolling import count_since, narrower
 from countless.core.windows.spans import SpanCount, count_between, span_named
 from countless.core.windows.window import Window, WindowState
-from countless.errors import NoWindows
+from countless.errors import InvalidParameter, NoWindows
 from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
+from countless.server.http.history.counter_sums import WindowSum
 from countless.server.http.history.history import Recorder
 from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.windows.served import ServedWindows
@@ -40,6 +41,7 @@ class Kept(Protocol):
 
 
 MAX_NAME_CHARS = 100  # of a window or a duration, in an error
+MAX_LISTED_WINDOWS = 50_000  # of all series of a counter, in one list
 
 
 def window_answer(counter: Windowed, which: str) -> WindowAnswer:
@@ -64,7 +66,7 @@ def span_answer(counter: AnyWindows, which: str, span: SpanCount, now: float) ->
         estimate=span.estimate,
         lower=span.lower,
         upper=span.upper,
-        state=_state(counter, span),
+        state=_state(counter.published_answer.state, span),
         complete=span.complete,
         known_since=None if span.known_since is None else calendar.local_time(span.known_since),
         as_of=_utc(now - counter.health.behind_s),
@@ -86,12 +88,22 @@ def count_of_span(counter: Kept, start: float, end: float, now: float, windows: 
     return span
 
 
-def window_list(counter: Windowed, limit: int) -> WindowList:
-    windowed = _with_windows(counter)
-    calendar, now = windowed.calendar, windowed.now()
-    counts = [count_between([each], each.start, each.end, now) for each in windowed.windows(limit)]
+def window_list(name: str, counters: Sequence[Windowed], limit: int) -> WindowList:
+    """The sums of these counters, which are the labelled series of one, for example."""
+    parts = [_with_windows(each) for each in counters]
+    calendar, now = parts[0].calendar, parts[0].now()
+    if not all(part.calendar.same_as(calendar) for part in parts):
+        message = f"the labelled series of {name!r} have different windows: ask for one of them"
+        raise InvalidParameter("counter", name, message=message)
+    if limit * len(parts) > MAX_LISTED_WINDOWS:
+        raise InvalidParameter(
+            "limit", limit, f"at most {MAX_LISTED_WINDOWS // len(parts)}: there are {len(parts)} series"
+        )
+    windows = WindowSum(parts).windows(limit)
+    counts = [count_between([each], each.start, each.end, now) for each in windows]
+    state = worst_state(part.published_answer.state for part in parts)
     return WindowList(
-        counter=counter.name,
+        counter=name,
         per=calendar.per,
         tz=calendar.tz,
         anchor=calendar.anchor,
@@ -102,12 +114,12 @@ def window_list(counter: Windowed, limit: int) -> WindowList:
                 estimate=count.estimate,
                 lower=count.lower,
                 upper=count.upper,
-                state=_state(windowed, count),
+                state=_state(state, count),
                 complete=count.complete,
             )
             for count in counts
         ],
-        as_of=_utc(now - counter.health.behind_s),
+        as_of=_utc(now - parts[0].health.behind_s),
     )
 
 
@@ -128,7 +140,7 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
         estimate=count.estimate,
         lower=count.lower,
         upper=count.upper,
-        state=_state(counter, count),
+        state=_state(counter.published_answer.state, count),
         rate=Rate(*count.rate),
         known_since=None if count.known_since is None else _utc(count.known_since),
         as_of=_utc(now - counter.health.behind_s),
@@ -141,13 +153,12 @@ def _with_windows(counter: Windowed) -> AnyWindows:
     return counter
 
 
-def _state(counter: Windowed, count: SpanCount) -> State:
+def _state(total: State, count: SpanCount) -> State:
     """That of the total, unless the count is final, or is inexact where the total is exact."""
     if count.lost:
         return State.DEGRADED
     if count.complete and count.exact:
         return State.EXACT
-    total = counter.published_answer.state
     return State.HOLDING if total is State.EXACT and not count.exact else total
 
 

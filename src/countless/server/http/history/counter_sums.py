@@ -4,12 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from countless.core.answer import whole, worst_state
 from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.server.sessions.counter import Traffic
 from countless.server.sessions.windows.closed import ClosedWindows
+from countless.server.sessions.windows.served import ServedWindows
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.wire.keys import counter_of
 
@@ -80,7 +81,7 @@ class ClosedSum:
 class WindowSum:
     """The windows of several counters with the same calendar, as those of one counter."""
 
-    def __init__(self, parts: Sequence[WindowedCounter]) -> None:
+    def __init__(self, parts: Sequence[ServedWindows[Any]]) -> None:
         self._parts = parts
         self.calendar = parts[0].calendar
         self.closed_windows = ClosedSum([part.closed_windows for part in parts])
@@ -99,14 +100,26 @@ class WindowSum:
     def complete_until(self) -> int:
         return min(part.complete_until for part in self._parts)
 
+    def windows(self, limit: int) -> list[Window]:
+        """The youngest that all parts keep, oldest first."""
+        kept, complete, now = self.kept_from or 0, self.complete_until, self._parts[0].now()
+        found = [each for each in _sums(part.windows(limit) for part in self._parts) if each.start >= kept][-limit:]
+        return [  # a part has none there, but a site may have counted one
+            each._replace(state=WindowState.INCOMPLETE) if complete < each.end <= now else each for each in found
+        ]
+
     def unsettled_windows(self, first: int) -> list[Window]:
         """See `ServedWindows`. A site that counts several parts is awaited, or lost, once."""
-        sums: dict[int, Window] = {}
-        for part in self._parts:
-            for window in part.unsettled_windows(first):
-                count = window._replace(lower=ceil(window.lower), upper=floor(window.upper))
-                sums[window.period] = _sum(sums[window.period], count) if window.period in sums else count
-        return [sums[period] for period in sorted(sums)]
+        return _sums(part.unsettled_windows(first) for part in self._parts)
+
+
+def _sums(parts: Iterable[Iterable[Window]]) -> list[Window]:
+    sums: dict[int, Window] = {}
+    for windows in parts:
+        for window in windows:
+            count = window._replace(lower=ceil(window.lower), upper=floor(window.upper))
+            sums[window.period] = _sum(sums[window.period], count) if window.period in sums else count
+    return [sums[period] for period in sorted(sums)]
 
 
 def _sum(one: Window, other: Window) -> Window:

@@ -221,10 +221,10 @@ def _require_same_windows(family: AnyFamily, key: Key) -> None:
         message = f"family {family.name!r} has windows: count it with per={per!r}"
         raise InvalidParameter("family", family.name, message=message)
     if key.calendar and windowed is None:
-        per, *_ = calendar_fields(key.calendar)
-        begin = begin_windows(family.name, per)
+        wanted, *_ = calendar_fields(key.calendar)
+        begin = begin_windows(family.name, wanted)
         message = f"family {family.name!r} has no windows: count it without per; {begin} starts some"
-        raise InvalidParameter("per", per, message=message)
+        raise InvalidParameter("per", wanted, message=message)
     if windowed is not None and windowed.key.calendar != key.calendar:
         allowed = f"{windowed.calendar!r}, as the family {family.name!r} has them; to change that, delete it"
         raise InvalidParameter("windows", repr(parse_calendar(key.calendar)), allowed)

@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import Watched
+from countless.server.sessions.counter import Traffic, Watched
 from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.published import PublishedWindows
@@ -56,6 +56,7 @@ Tracker = TypeVar("Tracker", bound=WindowTracker)
 class ServedWindows(Watched, Generic[Tracker]):
     """The owner opens, closes and drops windows, and saves them. Readers see what was published last."""
 
+    traffic: Traffic
     _published: PublishedWindows
 
     def __init__(
