@@ -63,6 +63,7 @@ LONG = {
     "scaling": Section("scaling", tables=("arena-sites", "arena-above", "arena-alpha", "arena-total")),
     "tournament": Section("tournament", tables=("arena-tournament", "tournament-short")),
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
+    "memoryless": Section("tournament", "memoryless", ("arena-memoryless",)),
     "scale-simulation": Section("simulate", "large", ("scale-simulation",)),
 }
 COMPARED = ("import", "hot-path", "load", "kept-windows")  # their figures are processor time and memory

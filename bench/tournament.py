@@ -1,8 +1,9 @@
-"""The tournament and the attacks on the oblivious schemes, as on the page of the arena."""
+"""The tournament, and the attacks on the oblivious schemes with and without memory, as on the page of the arena."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
+from countless_lab.arena.adversaries.autoscaler import Autoscaler
 from countless_lab.arena.adversaries.stop_after_jump import StopAfterJump
 from countless_lab.arena.match import Match, Setting, run
 from countless_lab.arena.tournament import ADVERSARY_NAMES, SCHEME_NAMES, settings, unrandomised
@@ -54,3 +55,12 @@ def oblivious() -> Iterator[Table]:
         rows.append((f"`{name}`", OBLIVIOUS[name], f"{match.failures}/{match.trials}", *figures))
     columns = ("scheme", "a site is overestimated by at most", "games broken", "least game", "mean", "worst")
     yield Table("arena-oblivious", columns, rows)
+
+
+def memoryless() -> Iterator[Table]:
+    """An adversary that sees the last answer only, and how it fades when traffic is spread over more machines."""
+    groups, names = (1, 2, 4, 8, 16, 64), ("lattice", "hyz")
+    attacked = [Setting(name, Autoscaler(group=size), 1024, 0.01, 0.05, 300_000) for size in groups for name in names]
+    matches = iter(run(attacked, 3, seed=1, jobs=None))
+    rows = [(f"{size}", *(_cell(next(matches)) for _ in names)) for size in groups]
+    yield Table("arena-memoryless", ("sites in use", *(f"`{name}`" for name in names)), rows)

@@ -14,7 +14,7 @@ from math import sqrt
 import pytest
 
 from countless_lab.arena.adversaries.leave_before_jump import LeaveBeforeJump
-from countless_lab.arena.match import Setting, play
+from countless_lab.arena.match import Setting, Tracked, play
 from countless_lab.arena.registry import adversary_named
 from countless_lab.planning.hyz import plan_hyz
 
@@ -53,9 +53,32 @@ def test_hyz_cannot_be_led_that_far_from_above(alpha: float) -> None:
     assert SITES / plan_hyz(SITES, alpha, 0.05 / 2).allowance < sqrt(SITES) / 4
 
 
-def test_oblivious_schemes_break_in_small_fleets() -> None:
+@pytest.mark.parametrize("adversary", ["stop-after-jump", "autoscaler"])
+def test_oblivious_schemes_break_in_small_fleets(adversary: str) -> None:
     for scheme in ("hyz", "blocks", "lattice"):
-        assert play(Setting(scheme, JUMP, 256, 0.05, 0.05, 100_000), 1).violated_at is not None, scheme
+        setting = Setting(scheme, adversary_named(adversary), 256, 0.05, 0.05, 100_000)
+        assert play(setting, 1).violated_at is not None, scheme
+
+
+def test_site_chosen_by_the_last_answer_leads_lattice_as_far_as_it_can_go() -> None:
+    """design/proofs/oblivious.md, section 7: certain, whatever was drawn."""
+    sites, alpha = 16, 0.05
+    for seed in range(5):
+        tracker = Tracked("lattice", sites, alpha=alpha, delta=0.05, seed=seed)
+        for site in range(sites):
+            tracker.add(site, 5_000)
+        running = tracker.round
+        while tracker.round == running:
+            tracker.add(0)
+        step = tracker.step(0)
+        for _ in range(sites + 1):
+            answer = tracker.estimate
+            site = int(answer // step) % sites
+            while tracker.estimate == answer:
+                tracker.add(site, tracker.events_until_report(site) + 1)
+        assert tracker.round == running + 1
+        assert tracker.estimate - tracker.total == sites * (step - 1) / 2
+        assert tracker.estimate > (1 + alpha) * tracker.total
 
 
 # The same adversary with access to the message counter (docs/understand/threat-model.md).

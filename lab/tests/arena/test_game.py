@@ -66,6 +66,47 @@ def test_every_adversary_makes_valid_moves_from_the_first_event(name: str) -> No
             assert game.score(1).events == 500
 
 
+class Published:
+    """Publishes these answers, the next one after each event, whatever happens."""
+
+    scheme, round, sent = "published", 0, 0
+
+    def __init__(self, answers: list[float]) -> None:
+        self.answers = answers
+        self.seen: list[tuple[float, int]] = []
+
+    @property
+    def estimate(self) -> float:
+        return self.answers[len(self.seen) % len(self.answers)]
+
+    def step(self, site: int) -> int:
+        return 0
+
+    def events_until_report(self, site: int) -> int:
+        return 0
+
+    def add(self, site: int, n: int) -> None:
+        self.seen.append((self.estimate, site))
+
+
+def test_autoscaler_chooses_the_site_by_the_last_answer_alone() -> None:
+    """The same site at the same answer, after other answers, at other totals, and with other random numbers."""
+    chosen: dict[float, set[int]] = {}
+    for answers in ([100, 200, 300, 400], [400, 400, 100, 300, 200], [300]):
+        subject = Published([float(answer) for answer in answers])
+        Game(subject, adversary_named("autoscaler"), 7, 0.1, SeededRandom(len(answers))).play(50)
+        for answer, site in subject.seen:
+            chosen.setdefault(answer, set()).add(site)
+    assert [len(chosen[answer]) for answer in (100, 200, 300, 400)] == [1, 1, 1, 1]
+    assert len(set.union(*chosen.values())) > 1
+
+
+def test_autoscaler_spreads_the_traffic_over_its_group() -> None:
+    subject = Published([100.0])
+    Game(subject, adversary_named("autoscaler", group=3), 7, 0.1, SeededRandom(1)).play(100)
+    assert len({site for _, site in subject.seen}) == 3
+
+
 def test_head_start_happens_before_the_first_move() -> None:
     game = game_of(Setting("deterministic", adversary_named("single-site"), 4, 0.1, 0.1, 500, head_start=100), 1)
     assert game.score(1).events == 400

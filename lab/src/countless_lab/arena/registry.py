@@ -5,6 +5,7 @@ Other packages add theirs by the entry point group `countless.adversaries`.
 
 from countless.errors import UnknownName
 from countless.plugins import plugins
+from countless_lab.arena.adversaries.autoscaler import Autoscaler
 from countless_lab.arena.adversaries.averager import Averager
 from countless_lab.arena.adversaries.controls import RoundRobin, SingleSite, Uniform, Zipf
 from countless_lab.arena.adversaries.feedback import Feedback
@@ -26,6 +27,7 @@ ATTACKS: tuple[type[Adversary], ...] = (
     Averager,
     RoundBoundary,
     Feedback,
+    Autoscaler,
     StepChaser,
     MessageReader,
 )
