@@ -26,6 +26,16 @@ from typing import Any
 class CountlessError(Exception):
     """Base class of all exceptions of Countless."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker process may raise any of them: by default it would be made again from its message alone
+        return _made_again, (type(self), *self.args), self.__dict__
+
+
+def _made_again(kind: type[CountlessError], *args: object) -> CountlessError:
+    error = kind.__new__(kind, *args)
+    super(CountlessError, error).__init__(*args)
+    return error
+
 
 MAX_SHOWN = 600  # characters of a value in a message; a name has up to 500
 
