@@ -138,7 +138,11 @@ class LimitRequests:
         self._log.log(
             logging.INFO if expected else logging.WARNING,
             "request not admitted: mode=%s policy=%s budget=%s reason=%s%s",
-            *(mode, self._policy, budget, reason, detail),
+            mode,
+            self._policy,
+            budget,
+            reason,
+            detail,
         )
 
     def _add_fields(self, budget: ClientBudget, send: Send) -> Send:

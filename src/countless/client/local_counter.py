@@ -41,8 +41,16 @@ class LocalCounter:
     """The thread-safe side of one site of one counter: a program calls `add`."""
 
     __slots__ = (
-        *("_deliver", "_earlier", "_lock", "_numbers", "_offset", "_site", "_state"),
-        *("announced", "sequence", "threshold"),
+        "_deliver",
+        "_earlier",
+        "_lock",
+        "_numbers",
+        "_offset",
+        "_site",
+        "_state",
+        "announced",
+        "sequence",
+        "threshold",
     )
 
     def __init__(

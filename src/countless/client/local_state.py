@@ -167,8 +167,14 @@ class LocalState:
     def _local_family_windows(self, name: str, rule: FamilyRule, cap: int, calendar: Calendar) -> LocalFamilyWindows:
         key = self._windows_key(FAMILY, name, calendar)
         windows = self._windows[key] = LocalFamilyWindows(
-            *(key, rule, cap, spread_of(self._site_id, name), self._lock, self._wall_clock),
-            *(self._local_family, self._remove_family),
+            key=key,
+            rule=rule,
+            cap=cap,
+            spread=spread_of(self._site_id, name),
+            lock=self._lock,
+            clock=self._wall_clock,
+            new=self._local_family,
+            remove=self._remove_family,
         )
         self._loop.add_windows(windows)
         if self._closing:

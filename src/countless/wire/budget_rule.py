@@ -15,8 +15,15 @@ _ROLLING = "rolling "
 def rule_item(name: str, rule: BudgetRule) -> SetBudgetRule:
     per = rule.per if rule.rolling is None else f"{_ROLLING}{rule.rolling}s"
     return SetBudgetRule(
-        *(BudgetId(name), rule.limit, per, rule.tz, rule.anchor, rule.slack, rule.kind),
-        *(rule.on_loss, rule.on_unreachable),
+        budget=BudgetId(name),
+        limit=rule.limit,
+        per=per,
+        tz=rule.tz,
+        anchor=rule.anchor,
+        slack=rule.slack,
+        kind=rule.kind,
+        on_loss=rule.on_loss,
+        on_unreachable=rule.on_unreachable,
     )
 
 

@@ -150,8 +150,15 @@ class KnownFamily:
 
 def join_item(rule: FamilyRule, sync: Sync) -> FamilyJoin:
     return FamilyJoin(
-        *(sync.family, rule.kind, rule.epsilon, rule.accuracy, sync.round),
-        *(sync.steps.label, sync.steps.total, sync.total, sync.reported),
+        family=sync.family,
+        kind=rule.kind,
+        epsilon=rule.epsilon,
+        accuracy=rule.accuracy,
+        round=sync.round,
+        label_step=sync.steps.label,
+        total_step=sync.steps.total,
+        total=sync.total,
+        reported=sync.reported,
     )
 
 

@@ -337,8 +337,15 @@ class BudgetRequest:
     """A request to one budget. `to_spend`: units that are held will be spent at once."""
 
     __slots__ = (
-        *("_budget", "_hold", "_local", "_n", "_rejections", "_to_spend"),
-        *("start_waiting", "stop_waiting", "undecided"),
+        "_budget",
+        "_hold",
+        "_local",
+        "_n",
+        "_rejections",
+        "_to_spend",
+        "start_waiting",
+        "stop_waiting",
+        "undecided",
     )
 
     def __init__(self, budget: BudgetPart, n: int, *, hold: bool, to_spend: bool = False) -> None:

@@ -78,7 +78,13 @@ class OrphanDelivery:
         self._sharded = sharded
         self._error: str | None = None
         self.loop = ClientLoop(
-            *(file.site_id, counters, RLock(), transport, self._on_status, self._new_incarnation, budgets),
+            site_id=file.site_id,
+            counters=counters,
+            lock=RLock(),
+            transport=transport,
+            on_status=self._on_status,
+            new_incarnation=self._new_incarnation,
+            budgets=budgets,
             families=families,
             clock=clock,
             wall_clock=wall_clock,
@@ -224,7 +230,14 @@ def _families_in(file: CountFile) -> dict[Key, LocalFamily]:
     """They have only to leave: they send everything in the file, which is merged by maximum."""
     return {
         each.key: LocalFamily(
-            *(each.key, each.rule, LABEL_CAP, RLock(), _ignore_messages, each, each.counts, each.total),
+            key=each.key,
+            rule=each.rule,
+            cap=LABEL_CAP,
+            lock=RLock(),
+            deliver=_ignore_messages,
+            records=each,
+            counts=each.counts,
+            total=each.total,
         )
         for each in orphaned_families(file)
     }

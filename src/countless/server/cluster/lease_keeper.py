@@ -66,7 +66,8 @@ class LeaseKeeper:
         if (len(agreed.owners), agreed.lease_s) != (shards, lease_s):
             log.warning(
                 "settings differ, the cluster's are used: nats_shards=%d nats_lease=%gs",
-                *(len(agreed.owners), agreed.lease_s),
+                len(agreed.owners),
+                agreed.lease_s,
             )
         return cls(bucket, len(agreed.owners), agreed.lease_s, clock, new_name)
 

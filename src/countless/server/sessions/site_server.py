@@ -109,7 +109,11 @@ class SiteServer:
         self.health.on_change = self._notify_readers
         self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families, self.health)
         self.budgets = Budgets(
-            *(budgets, self.sessions, self._pipeline, clock, wall_clock),
+            by_name=budgets,
+            sessions=self.sessions,
+            pipeline=self._pipeline,
+            clock=clock,
+            wall_clock=wall_clock,
             restore_wait=settings.wait_after_restore,
             max_share=settings.max_share,
         )
@@ -117,20 +121,40 @@ class SiteServer:
         self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
         self._family_registry = FamilyRegistry(families, lambda: self.names, settings, self._pipeline, wall_clock)
         self.families = Families(
-            *(self._family_registry, self.sessions, self._pipeline, clock, self._count_rejected, self.tombstones)
+            registry=self._family_registry,
+            sessions=self.sessions,
+            pipeline=self._pipeline,
+            clock=clock,
+            on_rejected=self._count_rejected,
+            tombstones=self.tombstones,
         )
         self._membership = Membership(
             self._registry, settings.max_counters_per_site, self.tombstones, self.sessions.used.joined
         )
         self._dispatcher = Dispatcher(self.sessions, self._pipeline)
         self._lifecycle = SessionLifecycle(
-            *(self.sessions, self._registry, self._membership, self.budgets, self.families),
-            *(self._dispatcher, self._pipeline, self.tombstones, settings, clock),
+            sessions=self.sessions,
+            registry=self._registry,
+            membership=self._membership,
+            budgets=self.budgets,
+            families=self.families,
+            dispatcher=self._dispatcher,
+            pipeline=self._pipeline,
+            tombstones=self.tombstones,
+            settings=settings,
+            clock=clock,
             dropped=self.dropped,
         )
         self._messages = CounterMessages(
-            *(trackers, self._membership, self._family_registry, self._lifecycle, self._dispatcher, self._pipeline),
-            *(self.tombstones, self._count_rejected, settings.max_counters_per_site),
+            trackers=trackers,
+            membership=self._membership,
+            families=self._family_registry,
+            lifecycle=self._lifecycle,
+            dispatcher=self._dispatcher,
+            pipeline=self._pipeline,
+            tombstones=self.tombstones,
+            count_rejected=self._count_rejected,
+            max_ignored=settings.max_counters_per_site,
         )
         retire = self._lifecycle.retire_lost
         self._sweeps = (

@@ -343,7 +343,10 @@ class Budgets:
         if known is not None and leave.spent < known.spent:
             log.warning(
                 "hand-in of an older copy, all units granted stay charged: site=%r budget=%r spent=%d reported=%d",
-                *(site_id.site, leave.budget.name, leave.spent, known.spent),
+                site_id.site,
+                leave.budget.name,
+                leave.spent,
+                known.spent,
             )
             if holder is not None and leave.budget in holder.budgets:
                 self.losses.lose(holder, leave.budget)

@@ -78,5 +78,6 @@ class BudgetRestore:
             log.warning(
                 "restore waits for sites: missing=%d sites='%s' (only if one was granted nothing since the copy was "
                 "made: countless site forget NAME)",
-                *(len(unheard), ", ".join(f"{name} of {unheard[name]}" for name in sorted(unheard)[:MAX_NAMED])),
+                len(unheard),
+                ", ".join(f"{name} of {unheard[name]}" for name in sorted(unheard)[:MAX_NAMED]),
             )

@@ -201,7 +201,10 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self, period: int, rule: FamilyRule, saved: SavedFamily | None = None, expected_sites: int = 0
     ) -> ServedFamily:
         return ServedFamily(
-            *(self.key.window(period), rule, saved, self.health),
+            self.key.window(period),
+            rule,
+            saved,
+            self.health,
             expected_sites=expected_sites,
             windows=self,
             traffic=self.traffic,
