@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.test import Client as WerkzeugClient
 
 import countless
 from countless.client.client import Client
@@ -43,6 +45,21 @@ def test_requests_of_flask_are_counted_by_method_rule_and_status(client: Client)
         'requests{method="GET",route="/users/<name>",status="500"}': 1,
         'requests{method="GET",route="",status="404"}': 1,
         'requests{method="other",route="",status="405"}': 1,
+    }
+
+
+def test_routes_of_applications_behind_a_dispatcher_have_its_prefixes(client: Client) -> None:
+    shop, admin = Flask("shop"), Flask("admin")
+    for app in (shop, admin):
+        app.add_url_rule("/users/<name>", view_func=lambda name: name)
+    both = DispatcherMiddleware(shop.wsgi_app, {"/admin": admin.wsgi_app})
+    browser = WerkzeugClient(CountRequests(both, client, route=flask_route))
+    for path in ("/users/anna", "/admin/users/anna", "/admin/nothing"):
+        browser.get(path, base_url="http://localhost/behind-a-proxy")
+    assert counted(client) == {
+        'requests{method="GET",route="/users/<name>",status="200"}': 1,
+        'requests{method="GET",route="/admin/users/<name>",status="200"}': 1,
+        'requests{method="GET",route="",status="404"}': 1,
     }
 
 

@@ -56,14 +56,16 @@ class CountRequests:
         self._requests = client.counter(counter, per=per, tz=tz, anchor=anchor)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        counted = False
+        counted, mounted_at = False, environ.get("SCRIPT_NAME", "")
 
         def count(status: str) -> None:
             nonlocal counted
             if not counted:
                 counted = True
                 method = method_label(environ["REQUEST_METHOD"])
-                self._requests.labels(method=method, route=self._route(environ) or "", status=status[:3]).inc()
+                if route := self._route(environ) or "":  # behind a dispatcher that has taken the beginning of the path
+                    route = environ.get("SCRIPT_NAME", "").removeprefix(mounted_at) + route
+                self._requests.labels(method=method, route=route, status=status[:3]).inc()
 
         def count_and_start(status: str, *rest: Any) -> Any:
             count(status)

@@ -52,7 +52,7 @@ def test_requests_are_counted_by_method_route_and_status(client: countless.Clien
     routes = [
         Route("/users/{id}", hello, methods=["GET", "POST"]),
         Route("/broken", broken),
-        Mount("/files", routes=[Route("/{name}", hello)]),
+        Mount("/files", routes=[Route("/{name}", hello), Mount("/{name}/old", routes=[Route("/{name}", hello)])]),
         WebSocketRoute("/live", accept_and_close),
     ]
     app = Starlette(routes=routes)
@@ -66,6 +66,8 @@ def test_requests_are_counted_by_method_route_and_status(client: countless.Clien
     web.get("/nowhere/1")
     web.get("/nowhere/2")
     web.get("/files/a")
+    web.get("/files/a/old/b")
+    web.get("/files/a/old/b/c/d")
     web.request("BREW", "/users/7")
     with web.websocket_connect("/live"):
         pass
@@ -75,7 +77,9 @@ def test_requests_are_counted_by_method_route_and_status(client: countless.Clien
         'requests{method="DELETE",route="/users/{id}",status="405"}': 1,
         'requests{method="GET",route="/broken",status="500"}': 1,
         'requests{method="GET",route="",status="404"}': 2,
-        'requests{method="GET",route="/{name}",status="200"}': 1,
+        'requests{method="GET",route="/files/{name}",status="200"}': 1,
+        'requests{method="GET",route="/files/{name}/old/{name}",status="200"}': 1,
+        'requests{method="GET",route="/files/{name}/old",status="404"}': 1,
         'requests{method="other",route="/users/{id}",status="405"}': 1,
     }
 
@@ -99,11 +103,18 @@ app.include_router(items, prefix="/v1")
 app.include_router(items, prefix="/v2")
 app.include_router(team)
 app.add_api_route("/plain/{i}", item)
+other, deepest = FastAPI(), FastAPI()
+other.include_router(items, prefix="/v1")
+deepest.include_router(team)
+other.mount("/deep", deepest)
+app.mount("/sub", other)
+app.mount("/{tenant}/own", other)
 client = countless.connect()
 app.add_middleware(CountRequests, client=client)
-web = TestClient(app)
-for path in ("/v1/items/1", "/v2/items/1", "/v2/items/none", "/team/shared/items/1", "/plain/1", "/nowhere"):
-    web.get(path)
+web = TestClient(app, root_path="/behind-a-proxy")
+for path in ("/v1/items/1", "/v2/items/1", "/v2/items/none", "/team/shared/items/1", "/plain/1", "/nowhere",
+             "/sub/v1/items/1", "/acme/own/v1/items/1", "/umbrella/own/deep/team/shared/items/1"):
+    web.get("/behind-a-proxy" + path)
 """
 PATTERNS = {
     'requests{method="GET",route="/v1/items/{i}",status="200"}': 1,
@@ -112,6 +123,9 @@ PATTERNS = {
     'requests{method="GET",route="/team/shared/items/{i}",status="200"}': 1,
     'requests{method="GET",route="/plain/{i}",status="200"}': 1,
     'requests{method="GET",route="",status="404"}': 1,
+    'requests{method="GET",route="/sub/v1/items/{i}",status="200"}': 1,
+    'requests{method="GET",route="/{tenant}/own/v1/items/{i}",status="200"}': 1,
+    'requests{method="GET",route="/{tenant}/own/deep/team/shared/items/{i}",status="200"}': 1,
 }
 
 

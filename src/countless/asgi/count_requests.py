@@ -7,7 +7,7 @@ The route is the pattern (`/users/{id}`) that the framework leaves in the scope,
 and have no bound. Requests without a route are counted under an empty one.
 """
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from countless.client.client import Client
@@ -63,6 +63,23 @@ class CountRequests:
 
 
 def _pattern(scope: Scope) -> str:
-    """The route with the prefixes of `include_router`, which FastAPI from 0.137 on keeps in a place of its own."""
-    context = scope.get("fastapi", {}).get("effective_route_context")
-    return getattr(context, "path", "") or getattr(scope.get("route"), "path", "")
+    """The route with the prefixes of mounts and included routers. FastAPI from 0.137 on has these in another place."""
+    route, context = scope.get("route"), scope.get("fastapi", {}).get("effective_route_context")
+    path: str = getattr(context, "path", "") or getattr(route, "path", "")
+    if "app_root_path" not in scope:  # no mount was passed
+        return path
+    taken = scope["root_path"].removeprefix(scope["app_root_path"])
+    mounts = _mounts(getattr(scope.get("router"), "routes", ()), taken)
+    return mounts if mounts and hasattr(route, "routes") else mounts + path
+
+
+def _mounts(routes: Iterable[Any], taken: str) -> str:
+    """The patterns of the mounts that have taken this part of a path; empty if they are not found."""
+    for route in routes:
+        is_mount = hasattr(route, "routes") and hasattr(route, "path_regex")
+        if is_mount and (found := route.path_regex.match(taken + "/")):
+            rest = found["path"][:-1]
+            inner = _mounts(route.routes, "/" + rest) if rest else ""
+            if inner or not rest:
+                return str(route.path) + inner
+    return ""
