@@ -1,4 +1,4 @@
-"""Long runs show a progress bar on a terminal (a pseudo-terminal here) and none in a pipe."""
+"""Long runs show a progress bar on a terminal (a pseudo-terminal here) and lines in a pipe."""
 
 import os
 import pty
@@ -6,6 +6,8 @@ import subprocess
 import sys
 
 import pytest
+
+from countless.cli.progress import progress
 
 SIMULATE = ["lab", "simulate", "--sites", "20", "--alpha", "0.1", "--events", "1e5"]
 ATTACK = ["lab", "attack", "--scheme", "lattice", "--sites", "16", "--alpha", "0.2", "--events", "500", "--jobs", "1"]
@@ -42,7 +44,7 @@ def on_a_terminal(arguments: list[str]) -> str:
         (AUDIT, "auditing", "claim"),
     ],
 )
-def test_progress_bar_on_a_terminal_and_none_in_a_pipe(arguments: list[str], word: str, result: str) -> None:
+def test_progress_bar_on_a_terminal_and_at_most_lines_in_a_pipe(arguments: list[str], word: str, result: str) -> None:
     seen = on_a_terminal(arguments)
     assert word in seen
     assert "━" in seen
@@ -51,4 +53,12 @@ def test_progress_bar_on_a_terminal_and_none_in_a_pipe(arguments: list[str], wor
     piped = subprocess.run(command(arguments), capture_output=True, text=True, check=True)
     assert result in piped.stdout
     assert word not in piped.stdout
-    assert piped.stderr == ""
+    assert all(line.startswith(word) for line in piped.stderr.splitlines())  # one every ten seconds
+
+
+def test_long_run_in_a_pipe_shows_a_line_every_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = iter([100.0, 109.0, 110.0, 119.0, 125.0])
+    with progress("simulating", clock=lambda: next(seconds)) as show:
+        for part in (0.1, 0.2, 0.3, 0.41):
+            show(part)
+    assert capsys.readouterr() == ("", "simulating: 20% after 10 s\nsimulating: 41% after 25 s\n")
