@@ -74,7 +74,7 @@ def test_family_with_windows_is_created_counted_and_read(server: Server) -> None
     assert run("quantile ms 0.5 --window last", server.url) == (0, nothing)
     for words, problem in {
         "top visits --rolling 5m": "ask for a window, such as now or last",
-        "top ms --window now": "this is a distribution of values",
+        "top ms --window now": "'ms' is a distribution of values, and has no labels",
         "counter create other --family --alpha 1%": "alpha can't be used for a family, which has epsilon",
         "counter create other --family --per hour --floor 5": "floor can't be used for a family",
         "counter create other --epsilon 1%": "epsilon can't be used for a counter, which has alpha",

@@ -63,9 +63,9 @@ def check_commands(server: Server) -> None:
     assert run("get", "pages") == "pages: 6,004 (from 6,004 to 6,004; exact)\n"
     for words, problem in {
         ("quantile", "ms", "1.5"): "q must be a quantile from p0 to p100",
-        ("quantile", "pages"): "a family has labels, and no quantiles",
+        ("quantile", "pages"): "'pages' has labels, and no quantiles: ask for its top",
         ("quantile", "none"): "there is no distribution 'none'",
-        ("top", "ms"): "this is a distribution of values",
+        ("top", "ms"): "'ms' is a distribution of values, and has no labels",
         ("top", "pages", "--rolling", "5m"): "family 'pages' has no rolling counts",
     }.items():
         refused = run_command(*words, COUNTLESS_URL=server.url)
@@ -91,9 +91,9 @@ def test_invalid_use_of_families_changes_nothing() -> None:
     assert latency.count == 0
     with pytest.raises(InvalidParameter, match="family must be True"):
         client.counter("ms")
-    with pytest.raises(InvalidParameter, match="this program first used 'ms' with"):
+    with pytest.raises(InvalidParameter, match="this program first used 'ms' as a distribution with"):
         client.distribution("ms", epsilon=0.1)
     client.counter("hits")
-    with pytest.raises(InvalidParameter, match="a name of its own"):
+    with pytest.raises(InvalidParameter, match="a family needs another name"):
         client.counter("hits", family=True)
     client.close(0)

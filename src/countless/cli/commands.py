@@ -1,5 +1,6 @@
 """All commands as one typer program, from the files that `PANELS` names."""
 
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -7,10 +8,12 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from countless import __version__, cli
 from countless.errors import CountlessError
+
+_NEGATIVE = re.compile(r"-\.?\d.*")
 
 
 def build(words: Sequence[str] = ()) -> typer.Typer:
@@ -52,10 +55,17 @@ def _group(package: ModuleType, words: Sequence[str], **settings: Any) -> typer.
         if noun is not None:
             app.add_typer(noun, name=name, rich_help_panel=panel)
         else:
-            context = getattr(module, "CONTEXT_SETTINGS", None)
-            command = app.command(epilog=module.EXAMPLE, context_settings=context, rich_help_panel=panel)
+            command = app.command(cls=WithNumbers, epilog=module.EXAMPLE, rich_help_panel=panel)
             command(getattr(module, name))
     return app
+
+
+class WithNumbers(TyperCommand):
+    """-1 is a wrong number, which the command names, and no option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(_NEGATIVE.fullmatch(each) for each in args)
+        return super().parse_args(ctx, args)
 
 
 def _homes(words: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,6 @@ from countless.cli.numbers import number_of_units
 from countless.cli.options import DEFAULT_URL, Token, Url
 
 EXAMPLE = "Example:  countless take acme/exports 1 && ./export"
-CONTEXT_SETTINGS = {"ignore_unknown_options": True}  # -1 is a wrong amount, not an option
 EX_TEMPFAIL = 75  # of sysexits.h: try again later
 
 

@@ -24,6 +24,7 @@ from countless.client.answers import (
 from countless.client.api import ApiClient
 from countless.client.environment import url_or_default
 from countless.core.durations import require_rolling
+from countless.errors import InvalidParameter
 
 
 class Reader:
@@ -68,6 +69,8 @@ class Reader:
             window: Of this window's count, as in `window`.
             rolling: Of the count of the last `15m`, `1h` ...; not for families.
         """
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+            raise InvalidParameter("share", share, "a number above 0, at most 1, such as 0.02")
         query = {"window": window, "rolling": rolling}
         given = {name: value for name, value in query.items() if value is not None}
         return parse_top(self._api.top(counter, share=repr(share), **given))
@@ -80,6 +83,9 @@ class Reader:
             shares: Which quantiles; 0.5, 0.9 and 0.99 unless given.
             window: Of this window's observations, as in `window`.
         """
+        for share in shares:
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+                raise InvalidParameter("shares", share, "numbers from 0 to 1, such as 0.99")
         return parse_quantiles(self._api.quantiles(distribution, *map(repr, shares), window=window))
 
     def rate(self, counter: str, over: str = "5m") -> Rate:

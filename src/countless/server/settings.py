@@ -31,6 +31,7 @@ _PREFIX = "COUNTLESS_"
 _OTHER_VARIABLES = re.compile(
     "URL|TOKEN|TOKEN_FILE|SITE|CLIENT_STATE_DIR|NATS_CREDS|CA|CERT|DISABLE|LOG_LEVEL|LOG_FORMAT|PORT_.*|SERVICE_.*"
 )
+SHARES = frozenset({"alpha", "delta", "max_share"})
 DURATIONS = frozenset({"silent_after", "forget_after", "remember_for", "restore_wait", "nats_lease"})
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -208,8 +209,12 @@ def _convert(name: str, value: object, strict: bool) -> Any:
     """The value as the type of its field and within its range; text is converted unless `strict`."""
     is_duration = name in DURATIONS
     try:
+        if name in SHARES and isinstance(value, str) and value.endswith("%"):
+            value = float(value[:-1]) / 100
         return msgspec.convert(seconds(value) if is_duration else value, _TYPES[name], strict=strict)
     except msgspec.ValidationError:
         raise InvalidParameter(name, value, _allowed(_TYPES[name], " of seconds" if is_duration else "")) from None
     except (ValueError, KeyError):
+        if name in SHARES:
+            raise InvalidParameter(name, value, "a share such as 1% or 0.01") from None
         raise InvalidParameter(name, value, "a duration such as 500ms, 10s or 30d") from None

@@ -56,7 +56,7 @@ class FamilyRule:
     @property
     def buckets(self) -> Buckets:
         if self.kind != VALUES:
-            raise InvalidParameter("kind", self.kind, f"{VALUES}: a family has labels, and no quantiles")
+            raise InvalidParameter("kind", self.kind, f"{VALUES}: only a distribution has quantiles")
         return Buckets(self.accuracy)
 
     def site(

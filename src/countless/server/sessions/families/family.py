@@ -46,7 +46,8 @@ class LabelReader:
 
     def top(self, share: float, counts: LabelCounts | None = None, most: int | None = None) -> Top:
         if self.rule.kind != LABELS:
-            raise InvalidParameter("counter", self.name, "a counter with labels: this is a distribution of values")
+            message = f"{self.name!r} is a distribution of values, and has no labels: ask for its quantiles"
+            raise InvalidParameter("counter", self.name, message=message)
         return (counts or self.published).top(share, most)
 
     def quantiles(self, shares: Iterable[float], counts: LabelCounts | None = None) -> list[Quantile]:
@@ -58,6 +59,9 @@ class LabelReader:
         return self._ranks(counts or self.published).rank(value)
 
     def _ranks(self, counts: LabelCounts) -> Ranks:
+        if self.rule.kind != VALUES:
+            message = f"{self.name!r} has labels, and no quantiles: ask for its top, or for those of a distribution"
+            raise InvalidParameter("distribution", self.name, message=message)
         return Ranks(counts.counts, counts.held_back.total + counts.missing, self.rule.buckets)
 
 
