@@ -53,6 +53,15 @@ def test_take_over_http_spends_until_the_budget_is_exhausted(server: Server, age
     assert "countless_budget_starved_seconds_total" in metrics
 
 
+def test_empty_key_is_refused_and_takes_nothing_of_the_rule(server: Server, agent: Agent) -> None:
+    create(server, "keys/*", 10)
+    status, answer = post(agent, "keys/", "take")
+    refused = "budget = 'keys/' is not allowed: budget must be a name with a key behind its last slash"
+    assert (status, answer["error"]) == (400, refused)
+    made = [each["name"] for each in server.reader.request("GET", "/api/v1/budgets")["budgets"]]
+    assert [name for name in made if name.startswith("keys/")] == ["keys/*"]
+
+
 def test_refusal_of_a_budget_with_periods_has_the_time_to_retry(server: Server, agent: Agent) -> None:
     rule = {"name": "monthly", "limit": 1, "slack": 0.0, "per": "month"}
     server.reader.request("POST", "/api/v1/budgets", rule)

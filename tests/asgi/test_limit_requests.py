@@ -226,6 +226,14 @@ def test_key_that_makes_no_valid_name_is_a_bad_request() -> None:
     assert (answer.status_code, "1 to 500 printable characters" in answer.json()["title"]) == (400, True)
 
 
+@pytest.mark.parametrize("budget", ["keys/{key}", "keys/{key}/minute"])
+def test_request_with_an_empty_key_is_a_bad_request(budget: str) -> None:
+    client = Client(always(Reason.ALLOWED))
+    answer = limited(client, budget, key=lambda scope: "").get("/")
+    title = "the name of the budget of this request must be one with a key, which this request has not"
+    assert (answer.status_code, answer.json()["title"], client.made) == (400, title, {})
+
+
 def test_header_key_is_a_hash_because_names_of_budgets_are_not_secret() -> None:
     key = header_key("X-API-Key")
     assert key({"headers": [(b"x-api-key", b"secret")]}) == "2bb80d537b1da3e3"

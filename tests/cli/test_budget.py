@@ -119,6 +119,7 @@ def watching(name: str, url: str) -> Iterator[Iterator[str]]:
         (["create", "b", "--limit", "0"], "limit must be an integer from 1 to 2**62"),
         (["create", "b", "--limit", "1.5"], "limit must be a whole number of units, such as 1000, 50M or 1.5k"),
         (["create", "b", "--limit", "5", "--slack", "a little"], "slack must be a share such as 1% or 0.01"),
+        (["create", "keys/", "--limit", "5"], "name must be a name with a key behind its last slash"),
         (["create", "b", "--limit", "5", "--per", "week"], "per must be one of: minute, hour, day, month"),
         (["create", "b", "--limit", "5", "--per", "day", "--tz", "Nowhere"], "tz must be the name of a time zone"),
         (["create", "b", "--limit", "5", "--per", "day", "--anchor", "24"], "anchor must be an integer from 0 to 23"),
@@ -151,6 +152,22 @@ def test_invalid_request_exits_2_and_creates_nothing(server: Server, arguments: 
 )
 def test_take_of_a_wrong_amount_exits_2_and_names_the_range(amount: str, message: str) -> None:
     result = run("take", "acme/tokens", amount, url="http://127.0.0.1:9")
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add", "m", "-1"], "n = -1 is not allowed: n must be an integer of at least 1: counts only grow"),
+        (["add", "m", "0"], "n = 0 is not allowed"),
+        (["add", "m", "-1.5"], "invalid value for 'n': Input should be a valid integer"),
+        (["quantile", "m", "-1"], "q = '-1' is not allowed: q must be a quantile from p0 to p100"),
+        (["add", "m", "--tiemout", "3"], "no such option: --tiemout"),
+        (["take", "m", "--tiemout", "3"], "no such option: --tiemout"),
+    ],
+)
+def test_number_below_zero_is_a_wrong_number_and_no_option(words: list[str], message: str) -> None:
+    result = run(*words, url="http://127.0.0.1:9")
     assert (result.returncode, message in result.stderr) == (2, True), result.stderr
 
 

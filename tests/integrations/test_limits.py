@@ -55,6 +55,7 @@ def test_rate_limit_is_a_budget_below_the_rule_whatever_the_identifiers_contain(
     assert budget_name(minute, "ü\n").isprintable()
     assert budget_name(minute, "\udcff") == "limits/100-per-minute/%ED%B3%BF"  # from bytes that are not UTF-8
     assert len(budget_name(minute, "x" * 10_000)) < 100
+    assert budget_name(minute) == "limits/100-per-minute/(all)"
     assert budget_name(RateLimitItemPerMinute(5, namespace="exports"), "a") == "limits/5-per-minute/exports:a"
 
 

@@ -109,7 +109,7 @@ class LimitRequests:
         if key is None or cost == 0:
             return await self._app(scope, receive, send)
         try:
-            budget = self._client.budget(self._budget.replace("{key}", key))
+            budget = self._budget_of(key)
         except InvalidParameter as problem:
             title = f"the name of the budget of this request must be {problem.allowed}"
             return await _send_problem(send, 400, {"type": "about:blank", "title": title}, [])
@@ -121,6 +121,11 @@ class LimitRequests:
         if passes:
             return await self._app(scope, receive, send)
         return await self._refuse(send, budget, reason, cost)
+
+    def _budget_of(self, key: str) -> ClientBudget:
+        if not key and "{key}" in self._budget:
+            raise InvalidParameter("key", key, "one with a key, which this request has not")
+        return self._client.budget(self._budget.replace("{key}", key))
 
     async def _decide(self, budget: ClientBudget, cost: int) -> tuple[str, str]:
         """The reason, and what the log says of it."""

@@ -35,7 +35,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.randomness import SystemRandom
 from countless.wire.frames import BudgetLeave
-from countless.wire.keys import ALL, BUDGET, COUNTER, FAMILY, Key, calendar_text, validate_name
+from countless.wire.keys import ALL, BUDGET, COUNTER, FAMILY, Key, calendar_text, validate_budget, validate_name
 from countless.wire.nats_url import Broker
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class LocalState:
     def _budget_part(self, name: str) -> BudgetPart:
         part = self._budgets.get(name)
         if part is None:
-            key = Key(BUDGET, validate_name(name, "budget"))
+            key = Key(BUDGET, validate_budget(name))
             link = BudgetLink(
                 send=self._send_of_budget,
                 connected=partial(self._connected_for, key),

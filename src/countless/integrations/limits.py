@@ -208,7 +208,7 @@ def budget_name(item: RateLimitItem, *identifiers: str, rule: ExpectedRule | Non
     key = ":".join(quote(str(part), safe="", errors="surrogatepass") for part in parts)
     if len(key) > MAX_KEY_CHARS:
         key = sha256(key.encode()).hexdigest()
-    return f"{(rule or BudgetRateLimiter.expected_rule(item)).name}/{key}"
+    return f"{(rule or BudgetRateLimiter.expected_rule(item)).name}/{key or '(all)'}"  # no identifier has parentheses
 
 
 STRATEGIES["countless"] = BudgetRateLimiter  # type: ignore[assignment]  # declared for the library's own three

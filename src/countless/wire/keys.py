@@ -249,6 +249,15 @@ def counter_of_series(name: str) -> str | None:
 _TEMPLATE = "/*"
 
 
+def validate_budget(name: object, parameter: str = "budget") -> str:
+    """Return the name of a budget; raise InvalidParameter if it may not have it. An empty key would be one of all who
+    have none, without a word.
+    """
+    if validate_name(name, parameter).endswith("/"):
+        raise InvalidParameter(parameter, name, "a name with a key behind its last slash")
+    return str(name)
+
+
 def is_template(name: str) -> bool:
     return name.endswith(_TEMPLATE)
 
@@ -266,8 +275,10 @@ def templates_of(name: str) -> Iterator[str]:
 
     >>> list(templates_of("keys/a/b"))
     ['keys/a/*', 'keys/*']
+    >>> list(templates_of("keys/"))
+    []
     """
-    while "/" in name:
+    while "/" in name and not name.endswith("/"):
         name = name.rpartition("/")[0]
         yield name + _TEMPLATE
 

@@ -30,7 +30,7 @@ from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
-from countless.wire.keys import BUDGET, Key, is_template, validate_name
+from countless.wire.keys import BUDGET, Key, is_template
 
 log = logging.getLogger("countless.budgets")
 
@@ -158,7 +158,6 @@ class Budgets:
 
     def create(self, name: str, rule: BudgetRule) -> BudgetPeriods:
         """A budget, or a template if the name ends with `/*`."""
-        validate_name(name, "name")
         validate_budget_name(name)
         if name in self.by_name:
             raise InvalidParameter("name", name, "a name that is not taken")

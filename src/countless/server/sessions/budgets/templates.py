@@ -9,12 +9,12 @@ from collections.abc import Collection
 
 from countless.errors import InvalidParameter
 from countless.server.sessions.shares import UNLIMITED
-from countless.wire.keys import prefix_of_template, templates_of
+from countless.wire.keys import prefix_of_template, templates_of, validate_budget
 
 
 def validate_budget_name(name: str) -> None:
     """A name that an operator gives. A star has a meaning at the end only, so it is refused elsewhere."""
-    prefix = prefix_of_template(name)
+    prefix = prefix_of_template(validate_budget(name, "name"))
     if not prefix or "*" in prefix:
         raise InvalidParameter("name", name, "a name without *, or such a name followed by /* (a template)")
 
