@@ -250,9 +250,8 @@ def distributions() -> Iterator[Table]:
 
 def _ours(data: Observations, epsilon: float) -> tuple[str, ...]:
     tracked = Distribution(SITES, epsilon, ACCURACY)
-    tracked._network = type(tracked._network)(
-        tracked._network.coordinator, [SiteId(name) for name in range(SITES)], lambda _: SizedSite("distribution")
-    )
+    for site_id in tracked._world.sites:
+        tracked._world.sites[site_id] = SizedSite("distribution")
     SizedSite.sent_bytes = 0
     sites, worst = [tracked.site(name) for name in range(SITES)], dict.fromkeys(QUANTILES, 0.0)
     for number, (site, value) in enumerate(zip(data.sites.tolist(), data.values.tolist(), strict=True), start=1):

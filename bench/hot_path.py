@@ -155,21 +155,32 @@ def throughput() -> None:
 
 
 def drive(scheme: SchemeName, sites: int = 1000, laps: int = 50) -> tuple[int, float, int]:
-    """Messages, processor seconds and reports of a tracker whose sites have long left exact reporting."""
-    tracker = Tracker(sites=sites, alpha=0.01, scheme=scheme, seed=1)
-    counters = [local_counter(tracker, i) for i in range(sites)]
-    for counter in counters:
-        counter.add(1_000_000)
-    calls = [(counter.add, counter.debug_state()) for counter in counters]
+    """Messages, processor seconds and reports."""
+    tracker = warm_tracker(scheme, sites)
     before, start = tracker.messages, process_time()
+    report(tracker, laps)
+    seconds = process_time() - start
+    return tracker.messages.total - before.total, seconds, sites * laps
+
+
+def warm_tracker(scheme: SchemeName, sites: int) -> Tracker:
+    """Its sites have long left exact reporting."""
+    tracker = Tracker(sites=sites, alpha=0.01, scheme=scheme, seed=1)
+    for name in range(sites):
+        local_counter(tracker, name).add(1_000_000)
+    return tracker
+
+
+def report(tracker: Tracker, laps: int) -> None:
+    """Each site in turn sends a report with each call."""
+    counters = [local_counter(tracker, name) for name in range(len(tracker.sites))]
+    calls = [(counter.add, counter.debug_state()) for counter in counters]
     for _ in range(laps):
         for add, site in calls:
             trigger = site.trigger
             # To the next point; but where that is a secret, one step from wherever the site is. Traffic that aims at
             # secrets is what no scheme stands: answers would be wrong, and one round would follow on the other.
             add(trigger.step if type(trigger) is OffsetMultiple else site.next_at - site.count)
-    seconds = process_time() - start
-    return tracker.messages.total - before.total, seconds, sites * laps
 
 
 def memory() -> None:

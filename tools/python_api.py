@@ -38,11 +38,10 @@ from countless.errors import (
     UnknownName,
 )
 from countless.inprocess.budget import Budget, SpendingSite
-from countless.inprocess.counting_site import CountingSite
 from countless.inprocess.distribution import Distribution, ObservingSite
 from countless.inprocess.family import Family, LabelSite
-from countless.inprocess.network import Traffic
-from countless.inprocess.tracker import Tracker
+from countless.inprocess.tracker import CountingSite, Tracker
+from countless.inprocess.world import Traffic
 from countless.wsgi import CountRequests as CountWsgiRequests
 from tools.python_layout import section
 

@@ -8,7 +8,7 @@ import pytest
 from countless.core.family.messages import Report, SetSteps, Steps, Sync
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
-from countless.inprocess.family_network import FamilyNetwork
+from countless.inprocess.world import LabelWorld
 from countless.randomness import SeededRandom
 from countless_lab.lattice_family import LatticeCoordinator, LatticeFamily, LatticeSite, LatticeSteps
 from countless_lab.simulation.labels import zipf_labels
@@ -27,11 +27,11 @@ class Scripted(SeededRandom):
         return number
 
 
-def network(sites: int, epsilon: float = 0.05, seed: int = 1) -> FamilyNetwork:
+def network(sites: int, epsilon: float = 0.05, seed: int = 1) -> LabelWorld:
     fleet = [SiteId(name) for name in range(sites)]
     rng = SeededRandom(seed)
     coordinator = LatticeCoordinator("f", LatticeSteps(epsilon, 0.05), fleet=fleet)
-    return FamilyNetwork(coordinator, fleet, lambda site_id: LatticeSite("f", rng.spawn(*site_id[:2])))
+    return LabelWorld(coordinator, fleet, lambda site_id: LatticeSite("f", rng.spawn(*site_id[:2])))
 
 
 def last_report(messages: tuple[object, ...]) -> Report:
@@ -111,16 +111,28 @@ def test_departed_site_leaves_its_exact_total() -> None:
     for number in range(1000):
         family.add(SiteId(number % 2), "x", 1)
     assert family.coordinator.round > 0
-    family.remove_site(0)
-    family.remove_site(1)
+    family.leave(SiteId(0))
+    family.leave(SiteId(1))
     total = family.coordinator.total()
     assert (total.lower, total.upper) == (1000, 1000)
+
+
+def test_site_whose_leave_starts_a_round_is_not_sent_its_steps() -> None:
+    family = network(sites=3, epsilon=0.2)
+    for number in range(200):
+        family.add(SiteId(number % 3), "x", 1)
+    family.add(SiteId(0), "x", 1)
+    before = family.coordinator.round
+    assert family.leave(SiteId(0)) == 68
+    assert family.coordinator.round > before
+    assert list(family.sites) == [SiteId(1), SiteId(2)]
 
 
 def test_site_beyond_the_slots_reports_every_event_until_there_is_room() -> None:
     family = network(sites=1, epsilon=0.1)
     family.add(SiteId(0), "x", 1_000)
-    joined = family.add_site("new")
+    joined = SiteId("new")
+    family.join(joined)
     assert family.coordinator.debug_state().untold == (joined,)
     before = family.traffic.up
     for _ in range(20):

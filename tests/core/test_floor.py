@@ -10,22 +10,22 @@ from countless.core.coordinator import Coordinator
 from countless.core.floor import BelowFloor
 from countless.core.messages import SiteId, Snapshot, StartRound
 from countless.core.site import Site
-from countless.inprocess.network import MemoryNetwork
+from countless.inprocess.world import World
 from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
 
 
 def world(
     sites: int, floor: int, alpha: float, scheme: str, expected_sites: int
-) -> tuple[Coordinator, MemoryNetwork, list[Site]]:
+) -> tuple[Coordinator, World[Coordinator, Site], list[Site]]:
     """Sites that join one by one with a count of zero, as before the edge of a window."""
     coordinator = Coordinator(
         "c", scheme_named(scheme), SeededRandom(1), alpha=alpha, delta=0.05, floor=floor, expected_sites=expected_sites
     )
     members = {SiteId(number): Site("c", SiteId(number), SeededRandom(number)) for number in range(sites)}
-    network = MemoryNetwork(coordinator, lambda site_id, message: members[site_id].receive(message))
+    network: World[Coordinator, Site] = World(coordinator, {})
     for site_id, site in members.items():
-        network.join(site_id, site.snapshot())
+        network.add_site(site_id, site, coordinator.join, site.snapshot())
     return coordinator, network, list(members.values())
 
 
@@ -100,7 +100,7 @@ def test_window_that_all_sites_have_left_is_known_exactly() -> None:
     for number, site in enumerate(members):
         network.send(site.site_id, site.advance(number * 17))
     for site in members:
-        network.leave(site.site_id, site.snapshot())
+        network.remove_site(site.site_id, coordinator.leave, site.snapshot())
     assert (coordinator.sites, coordinator.known_total) == (0, 17 * 190)
 
 

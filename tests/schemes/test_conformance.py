@@ -233,7 +233,7 @@ def test_traffic_counts_every_message_and_its_bytes(name: str, monkeypatch: pyte
         encoded.append((message, encode(message)))
         return encoded[-1][1]
 
-    monkeypatch.setattr("countless.inprocess.network.encode", recording_encode)
+    monkeypatch.setattr("countless.inprocess.world.encode", recording_encode)
     tracker = tracker_for(name, 10, 0.1, count_bytes=True)
     for site, n in stream_named("bursts", 10, 20_000, seed=6):
         tracker.site(site).add(n)

@@ -15,7 +15,7 @@ from countless.core.family.distribution import Quantile, Rank
 from countless.core.windows.spans import SpanCount, SpanRate
 from countless.core.windows.window import TotalAnswer
 from countless.errors import Exhausted, ServiceError
-from countless.inprocess.counting_site import CountingSite
+from countless.inprocess.tracker import CountingSite
 
 
 def counting(client: countless.Client) -> None:

@@ -17,7 +17,7 @@ from countless.core.messages import (
 )
 from countless.core.site import Site
 from countless.core.triggers import Trigger
-from countless.inprocess.network import MemoryNetwork
+from countless.inprocess import world as inprocess
 from countless.randomness import SeededRandom
 from countless_lab.simulation import world as simulation
 
@@ -45,14 +45,14 @@ class World(simulation.World):
             delta=self._delta,
             saved_state=self.coordinator.saved_state,
         )
-        self._network = MemoryNetwork(self.coordinator, self._receive, self._record)
+        self._world = inprocess.World(self.coordinator, self._world.sites, self._world.meter)
         outbox = self.coordinator.recover()
         if deliver:
-            self._network.deliver(outbox)
+            self._world.deliver(outbox)
 
     def reconnect(self, name: SiteName) -> None:
         site = self.site(name)
-        self._network.join(site.site_id, site.snapshot())
+        self._world.add_site(site.site_id, site, self.coordinator.join, site.snapshot())
         self.send(site, site.resend())
 
 

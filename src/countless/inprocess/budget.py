@@ -16,11 +16,9 @@ from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.budget.state import Usage
 from countless.core.calendar import Per
 from countless.core.messages import SiteId, SiteName
-from countless.errors import Exhausted, InvalidParameter, InvariantBroken, UnknownName
-from countless.inprocess.budget_accounts import Accounts, Member, Period
-from countless.inprocess.network import Traffic
-from countless.inprocess.rolling_accounts import RollingAccounts
-from countless.inprocess.site_names import free_number, require_name, site_names
+from countless.errors import Exhausted, InvalidParameter, InvariantBroken
+from countless.inprocess.accounts import Accounts, Holding, RollingAccounts, SpendingPeriod
+from countless.inprocess.world import Roster, Traffic, fleet_of
 
 _ALLOWED = Decision(Reason.ALLOWED)
 
@@ -66,7 +64,7 @@ class Budget:
         name: str = "budget",
         expected_holders: int = 1,
     ) -> None:
-        names = site_names(sites)
+        fleet = fleet_of(sites)
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
         require_amount("expected_holders", expected_holders)
@@ -77,11 +75,9 @@ class Budget:
             else RollingAccounts(name, rule, clock or monotonic, expected_holders)
         )
         self._lock = self._accounts.lock
-        self._members: dict[SiteName, Member] = {}
-        self._sites: dict[SiteName, SpendingSite] = {}
-        self._incarnations: dict[SiteName, int] = {}
-        for site_name in names:
-            self._new_site(site_name)
+        self._sites: Roster[SpendingSite] = Roster()
+        for site_id in fleet:
+            self._new_site(site_id)
 
     def __repr__(self) -> str:
         return f"<Budget {self.name!r}: {self.spent:,} of {self.limit:,} spent; {self.messages.total:,} messages>"
@@ -123,7 +119,7 @@ class Budget:
     def messages(self) -> Traffic:
         """The messages sent so far, in all periods."""
         with self._lock:
-            return Traffic(self._accounts.up, self._accounts.down)
+            return self._accounts.meter.traffic
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
@@ -133,29 +129,19 @@ class Budget:
 
     def site(self, name: SiteName) -> "SpendingSite":
         """Return the site of this name: call its `take` or `reserve` for every request."""
-        try:
-            return self._sites[name]
-        except (KeyError, TypeError):
-            raise UnknownName("site", name, self._sites) from None
+        return self._sites.find(name)
 
     def add_site(self, name: SiteName | None = None) -> "SpendingSite":
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
-            if name is None:
-                name = free_number(self._sites)
-            require_name(name)
-            if name in self._sites:
-                raise InvalidParameter("site", name, "a name that is not taken")
-            return self._new_site(name)
+            return self._new_site(self._sites.next_id(name))
 
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return what it spent in this period. Its holds count as spent whole; the rest is free."""
         with self._lock:
-            self.site(name)
-            del self._sites[name]
-            member = self._members.pop(name)
-            self._incarnations[name] = member.site_id.incarnation + 1
-            return self._accounts.remove(member)
+            site = self._sites.find(name)
+            self._sites.remove(name)
+            return self._accounts.remove(site._holding)
 
     def set_limit(self, limit: int) -> None:
         """Raise or lower the limit. Below what is spent and held already, it stops all further spending."""
@@ -167,24 +153,22 @@ class Budget:
         with self._lock:
             self._accounts.reset()
 
-    def _new_site(self, name: SiteName) -> "SpendingSite":
-        self._members[name] = member = Member(SiteId(name, self._incarnations.get(name, 0)))
-        self._sites[name] = SpendingSite(member, self._accounts)
-        return self._sites[name]
+    def _new_site(self, site_id: SiteId) -> "SpendingSite":
+        return self._sites.add(site_id, SpendingSite(Holding(site_id), self._accounts))
 
 
 class SpendingSite:
     """One site of a `Budget`."""
 
-    __slots__ = ("_accounts", "_lock", "_member")
+    __slots__ = ("_accounts", "_holding", "_lock")
 
-    def __init__(self, member: Member, accounts: Accounts) -> None:
-        self._member = member
+    def __init__(self, holding: Holding, accounts: Accounts) -> None:
+        self._holding = holding
         self._accounts = accounts
         self._lock = accounts.lock
 
     def __repr__(self) -> str:
-        name = self._member.site_id.site
+        name = self._holding.site_id.site
         return f"<SpendingSite {name!r}: {self.spent} spent, {self.held} held, room for {self.room}>"
 
     @property
@@ -204,12 +188,12 @@ class SpendingSite:
     @property
     def _site(self) -> BudgetSite:
         with self._lock:
-            return self._accounts.site(self._member)[1]
+            return self._accounts.site(self._holding)[1]
 
     def take(self, n: int = 1) -> Decision:
         """Spend `n` units, if they are left."""
         with self._lock:
-            return self._decide(BudgetSite.take, n, *self._accounts.site(self._member))
+            return self._decide(BudgetSite.take, n, *self._accounts.site(self._holding))
 
     def reserve(self, n: int) -> Hold:
         """Hold `n` units until you know how many are used. Raises `Exhausted` if they are not left.
@@ -223,24 +207,24 @@ class SpendingSite:
         (25, 0)
         """
         with self._lock:
-            period, site = self._accounts.site(self._member)
+            period, site = self._accounts.site(self._holding)
             decision = self._decide(BudgetSite.reserve, n, period, site)
         if not decision:
             raise Exhausted(self._accounts.name, n, decision.retry_after)
         return Hold(n, partial(self._settle, period, site))
 
     def _decide(
-        self, request: Callable[[BudgetSite, int], Taken], n: int, period: Period, site: BudgetSite
+        self, request: Callable[[BudgetSite, int], Taken], n: int, period: SpendingPeriod, site: BudgetSite
     ) -> Decision:
         taken = request(site, n)
         if taken.verdict is Verdict.WAITING:
-            self._accounts.send(period, self._member.site_id, taken.messages)
+            self._accounts.send(period, self._holding.site_id, taken.messages)
             taken = request(site, n)
         if taken.verdict is Verdict.WAITING:
             raise InvariantBroken(f"a request for {n} units was not answered: {site}")
-        self._accounts.record(self._member.site_id)
-        return _ALLOWED if taken.verdict is Verdict.ALLOWED else self._accounts.refusal(self._member, n)
+        self._accounts.record(self._holding.site_id)
+        return _ALLOWED if taken.verdict is Verdict.ALLOWED else self._accounts.refusal(self._holding, n)
 
-    def _settle(self, period: Period, site: BudgetSite, units: int, used: int) -> None:
+    def _settle(self, period: SpendingPeriod, site: BudgetSite, units: int, used: int) -> None:
         with self._lock:
-            self._accounts.settle(period, self._member.site_id, site, units, used)
+            self._accounts.settle(period, self._holding.site_id, site, units, used)

@@ -6,12 +6,11 @@ from threading import RLock
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite, Quantile, Rank, Ranks
+from countless.core.family.messages import Report
 from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.errors import InvalidParameter
-from countless.inprocess.family_network import FamilyNetwork
-from countless.inprocess.network import Traffic
-from countless.inprocess.site_names import site_names
+from countless.inprocess.world import LabelWorld, Meter, Roster, Traffic, fleet_of
 
 _SHARE = Fraction(1)  # of epsilon
 
@@ -48,43 +47,48 @@ class Distribution:
         *,
         name: str = "distribution",
     ) -> None:
-        fleet = [SiteId(each) for each in site_names(sites)]
+        fleet = fleet_of(sites)
         if not isinstance(name, str):
             raise InvalidParameter("name", name, "a string")
         self.name = name
         self._lock = RLock()
         self._buckets = Buckets(accuracy)
         coordinator = FamilyCoordinator(name, CertainSteps(epsilon, _SHARE, _SHARE), fleet=fleet)
-        self._network = FamilyNetwork(coordinator, fleet, lambda _: BucketSite(name))
+        self._world = LabelWorld(coordinator, fleet, lambda _: BucketSite(name), Meter(self._count_counts))
+        self._counts_sent = 0
+        self._sites: Roster[ObservingSite] = Roster()
+        for site_id in fleet:
+            self._new_site(site_id)
 
     def __repr__(self) -> str:
-        return f"<Distribution {self.name!r}: {self._network.coordinator!r}; {self.messages.total:,} messages>"
+        return f"<Distribution {self.name!r}: {self._world.coordinator!r}; {self.messages.total:,} messages>"
 
     @property
     def messages(self) -> Traffic:
         """The messages sent so far. One message has the counts of all buckets that have changed."""
         with self._lock:
-            return self._network.traffic
+            return self._world.traffic
 
     @property
     def counts_sent(self) -> int:
         """The counts of buckets in all messages."""
         with self._lock:
-            return self._network.counts_sent
+            return self._counts_sent
 
     def site(self, name: SiteName) -> "ObservingSite":
-        with self._lock:
-            return ObservingSite(self._lock, self._network, self._network.site_id(name), self._buckets)
+        return self._sites.find(name)
 
     def add_site(self, name: SiteName | None = None) -> "ObservingSite":
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
-            return ObservingSite(self._lock, self._network, self._network.add_site(name), self._buckets)
+            site_id = self._sites.next_id(name)
+            self._world.join(site_id)
+            return self._new_site(site_id)
 
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return how many values it has observed. They stay in the distribution."""
         with self._lock:
-            return self._network.remove_site(name)
+            return self._world.leave(self._sites.remove(name))
 
     def quantile(self, q: float) -> Quantile | None:
         """The value with a share `q` of all observations at or below it; None if there are none."""
@@ -96,18 +100,24 @@ class Distribution:
 
     def _ranks(self) -> Ranks:
         with self._lock:
-            coordinator = self._network.coordinator
+            coordinator = self._world.coordinator
             return Ranks(coordinator.known, coordinator.held_back.total, self._buckets)
+
+    def _new_site(self, site_id: SiteId) -> "ObservingSite":
+        return self._sites.add(site_id, ObservingSite(self._lock, self._world, site_id, self._buckets))
+
+    def _count_counts(self, site_id: SiteId, message: object) -> None:
+        self._counts_sent += len(message.counts) if isinstance(message, Report) else 0
 
 
 class ObservingSite:
     """One site of a `Distribution`."""
 
-    __slots__ = ("_buckets", "_lock", "_network", "_site_id")
+    __slots__ = ("_buckets", "_lock", "_site_id", "_world")
 
-    def __init__(self, lock: RLock, network: FamilyNetwork, site_id: SiteId, buckets: Buckets) -> None:
+    def __init__(self, lock: RLock, world: LabelWorld, site_id: SiteId, buckets: Buckets) -> None:
         self._lock = lock
-        self._network = network
+        self._world = world
         self._buckets = buckets
         self._site_id = site_id
 
@@ -118,4 +128,4 @@ class ObservingSite:
         """Count `n` observations of a value."""
         label = self._buckets.label(value)
         with self._lock:
-            self._network.add(self._site_id, label, n)
+            self._world.add(self._site_id, label, n)

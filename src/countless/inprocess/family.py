@@ -16,9 +16,8 @@ from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter
-from countless.inprocess.family_windows import FamilyWindows
-from countless.inprocess.network import Traffic
-from countless.inprocess.site_names import site_names
+from countless.inprocess.windows import FamilyWindows
+from countless.inprocess.world import Roster, Traffic, fleet_of
 
 
 class Family:
@@ -64,7 +63,7 @@ class Family:
         anchor: int | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        fleet = [SiteId(each) for each in site_names(sites)]
+        fleet = fleet_of(sites)
         require_integer("label_cap", label_cap, 0)
         require_calendar(per, tz, anchor, "a family without windows (per)")
         if not callable(clock):
@@ -77,6 +76,9 @@ class Family:
         self._epsilon = epsilon
         self._windows = FamilyWindows(fleet, self._new_coordinator, self._new_site, calendar, clock)
         self._lock = self._windows.lock
+        self._sites: Roster[LabelSite] = Roster()
+        for site_id in fleet:
+            self._sites.add(site_id, LabelSite(self._windows, site_id))
 
     def _new_site(self, site_id: SiteId) -> FamilySite:
         return FamilySite(self.name, cap=self._label_cap)
@@ -91,7 +93,7 @@ class Family:
     def sites(self) -> tuple[SiteName, ...]:
         """The names of the present sites."""
         with self._lock:
-            return self._windows.present.names
+            return tuple(self._sites)
 
     @property
     def state(self) -> State:
@@ -106,18 +108,19 @@ class Family:
 
     def site(self, name: SiteName) -> "LabelSite":
         """The site of this name: call its `add` for every event."""
-        with self._lock:
-            return LabelSite(self._windows, self._windows.present.site_id(name))
+        return self._sites.find(name)
 
     def add_site(self, name: SiteName | None = None) -> "LabelSite":
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
-            return LabelSite(self._windows, self._windows.present.add_site(name))
+            site_id = self._sites.next_id(name)
+            self._windows.present.join(site_id)
+            return self._sites.add(site_id, LabelSite(self._windows, site_id))
 
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return how many events it has counted, in this window. They stay in the counts."""
         with self._lock:
-            return self._windows.present.remove_site(name)
+            return self._windows.present.leave(self._sites.remove(name))
 
     def answer(self, label: str, window: str = "now") -> LabelCount:
         """The count of one label, with bounds. The upper one includes the overflow."""

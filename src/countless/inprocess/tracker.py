@@ -9,21 +9,19 @@ from threading import RLock
 from time import time
 from typing import Any
 
+from countless.client.local_counter import LocalCounter
 from countless.core.answer import Answer
 from countless.core.calendar import Per, require_calendar
 from countless.core.coordinator import DebugState
 from countless.core.estimator import Scheme
-from countless.core.messages import SiteId, SiteName
+from countless.core.messages import SiteName
 from countless.core.parameters import require_alpha, require_probability
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.spans import SpanCount, SpanRate
 from countless.core.windows.window import TotalAnswer, Window, total_answer
-from countless.errors import InvalidParameter, UnknownName
-from countless.inprocess.counting_site import CountingSite
-from countless.inprocess.network import Traffic
-from countless.inprocess.site_names import free_number, require_name, site_names
-from countless.inprocess.tracked_total import TrackedTotal
-from countless.inprocess.windows import TrackedWindows
+from countless.errors import InvalidParameter
+from countless.inprocess.windows import TrackedWindows, WindowedSite
+from countless.inprocess.world import Meter, Roster, TrackedTotal, Traffic, fleet_of
 from countless.randomness import SeededRandom, SystemRandom
 from countless.schemes.registry import AdversaryName, SchemeName, require_adversary, scheme_named
 from countless.wire.keys import COUNTER, Key, calendar_text
@@ -86,7 +84,7 @@ class Tracker:
         keep: int | None = None,
         clock: Callable[[], float] = time,
     ) -> None:
-        fleet = [SiteId(name) for name in site_names(sites)]
+        fleet = fleet_of(sites)
         require_alpha(alpha)
         require_probability("delta", delta)
         require_adversary(adversary)
@@ -94,7 +92,7 @@ class Tracker:
             raise InvalidParameter("counter", counter, "a string")
         rule = _window_rule(per, tz, anchor, floor, keep, clock)
         self._lock = RLock()
-        self._incarnations: dict[SiteName, int] = {}
+        self._sites: Roster[CountingSite] = Roster()
         self._listeners: list[Callable[[Any], None]] = []
         self._announced: float = 0  # the last estimate given to the listeners
         self._announcing = False
@@ -105,10 +103,11 @@ class Tracker:
             TrackedTotal,
             scheme=scheme,
             lock=self._lock,
+            meter=Meter(count_bytes=count_bytes),
+            listeners=self._listeners,
             changed=self._announce,
             alpha=alpha,
             delta=delta,
-            count_bytes=count_bytes,
         )
         self._count: TrackedTotal | TrackedWindows
         if rule is None:
@@ -123,8 +122,9 @@ class Tracker:
             answer = partial(total_answer, alpha=alpha, delta=delta, scheme=scheme.name)
             self._count = TrackedWindows(rule, clock, self._lock, new_window, self._announce, answer)
             for site_id in fleet:
-                self._count.add_site(site_id)
-        self._sites = {name: CountingSite(name, site) for name, site in self._count.sites.items()}
+                self._count.join(site_id)
+        for site_id, site in self._count.sites.items():
+            self._sites.add(site_id, CountingSite(site_id.site, site))
 
     def __repr__(self) -> str:
         answer, coordinator = self.answer, self._count.coordinator
@@ -163,34 +163,22 @@ class Tracker:
         with self._lock:
             return tuple(self._sites)
 
-    def site(self, name: SiteName) -> CountingSite:
+    def site(self, name: SiteName) -> "CountingSite":
         """Return the site of this name: call its `add` for every event."""
-        try:
-            return self._sites[name]
-        except (KeyError, TypeError):
-            raise UnknownName("site", name, self._sites) from None
+        return self._sites.find(name)
 
-    def add_site(self, name: SiteName | None = None) -> CountingSite:
+    def add_site(self, name: SiteName | None = None) -> "CountingSite":
         """Add a site, at any time. Without a name it gets the next free number."""
         with self._lock:
-            if name is None:
-                name = free_number(self._sites)
-            require_name(name)
-            if name in self._sites:
-                raise InvalidParameter("site", name, "a name that is not taken")
-            local = self._count.add_site(SiteId(name, self._incarnations.get(name, 0)))
-            site = self._sites[name] = CountingSite(name, local)
+            site_id = self._sites.next_id(name)
+            site = self._sites.add(site_id, CountingSite(site_id.site, self._count.join(site_id)))
             self._announce()
             return site
 
     def remove_site(self, name: SiteName) -> int:
         """Remove a site and return its exact last count, which stays in the total."""
         with self._lock:
-            self.site(name)
-            site_id = SiteId(name, self._incarnations.get(name, 0))
-            self._incarnations[name] = site_id.incarnation + 1
-            del self._sites[name]
-            count = self._count.remove_site(site_id)
+            count = self._count.leave(self._sites.remove(name))
             self._announce()
             return count
 
@@ -255,6 +243,28 @@ class Tracker:
         """The state of the coordinator, for tests; with windows, of the present one."""
         with self._lock:
             return self._count.coordinator.debug_state()
+
+
+class CountingSite:
+    """One site of a `Tracker`. With windows, an event belongs to the window that the clock shows.
+
+    A batch, such as `add(250_000)`, counts like that many single events and takes the time of one.
+    """
+
+    __slots__ = ("_local", "_name", "add", "inc")
+
+    def __init__(self, name: SiteName, local: LocalCounter | WindowedSite) -> None:
+        self._name = name
+        self._local = local
+        self.add = self.inc = local.add  # the bound method itself: a call in between would double the price of an event
+
+    def __repr__(self) -> str:
+        return f"<CountingSite {self._name!r}: {self.count:,} counted>"
+
+    @property
+    def count(self) -> int:
+        """How many events it has counted."""
+        return self._local.count
 
 
 def _window_rule(

@@ -1,32 +1,32 @@
-"""The windows of a `Tracker`: a total for each open window, the counts of closed ones, and the sum.
+"""The windows of a `Tracker` and of a `Family`: a world for each, whose sites leave when it has ended.
 
-All sites have the same clock. A site joins a window with its first event in it. There is no thread in the background,
-so windows are closed by the calls of the program: at once when it reads windows, otherwise when an event comes some
-time after the end. Then all sites of the window leave, and its count is exact. No later event is counted in it, even
-if the clock goes back.
+All sites have the same clock. There is no thread in the background, so windows are closed by the calls of the program.
+Then the counts of a window are exact. No later event is counted in it, even if the clock goes back.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf, nextafter
 from threading import RLock
 from typing import NamedTuple
 
 from countless.core.answer import Answer
+from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
 from countless.core.durations import require_rolling
-from countless.core.messages import SiteId, SiteName
+from countless.core.family.coordinator import FamilyCoordinator
+from countless.core.family.site import FamilySite
+from countless.core.messages import SiteId
 from countless.core.site import require_increment
 from countless.core.windows.rolling import Record, count_since, narrower
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.site import MARGIN_S, SiteWindows
 from countless.core.windows.spans import SpanCount, count_between, span_named
 from countless.core.windows.window import TotalAnswer, Window, WindowState
-from countless.errors import InvalidParameter
-from countless.inprocess.network import Traffic
-from countless.inprocess.past_answers import PastAnswers
-from countless.inprocess.tracked_total import TrackedTotal
+from countless.errors import InvalidParameter, NoWindows
+from countless.inprocess.world import LabelWorld, TrackedTotal, Traffic
 
 RECORDS_PER_MARGIN = 24  # answers of the past: every 15 seconds where windows are hours
+MAX_RECORDS = 512  # beyond it every second one of the older half is dropped, so gaps grow with the age
 
 
 class OpenWindow(NamedTuple):
@@ -35,7 +35,12 @@ class OpenWindow(NamedTuple):
 
 
 class TrackedWindows:
-    """Everything is called with the lock held. `new` makes the total of a window, from its period, its floor and the
+    """A total for each open window, the counts of closed ones, and the sum.
+
+    A site joins a window with its first event in it. A window is closed at once when the program reads windows,
+    otherwise when an event comes some time after its end.
+
+    Everything is called with the lock held. `new` makes the total of a window, from its period, its floor and the
     number of sites to expect. `changed` is called when the sum may have changed. `answer` is `total_answer`.
     """
 
@@ -49,7 +54,7 @@ class TrackedWindows:
         answer: Callable[[int, list[Answer], float], TotalAnswer],
     ) -> None:
         self.lock = lock
-        self.sites: dict[SiteName, WindowedSite] = {}
+        self.sites: dict[SiteId, WindowedSite] = {}
         self._rule = rule
         self._calendar = rule.calendar
         self._margin_s = MARGIN_S[rule.per]
@@ -63,23 +68,22 @@ class TrackedWindows:
         self._kept_since = -inf  # of the windows before this moment, only the sum is known
         self._last = 0  # the window that was closed last
         self._largest: float = 0  # the largest estimate so far
-        self._traffic = Traffic(0, 0, 0)  # of closed windows
         self._past = PastAnswers(self._margin_s / RECORDS_PER_MARGIN)
         self._close_at = inf  # when an event closes the first window
 
     # Counting
 
-    def add_site(self, site_id: SiteId) -> "WindowedSite":
-        site = self.sites[site_id.site] = WindowedSite(site_id, self)
+    def join(self, site_id: SiteId) -> "WindowedSite":
+        site = self.sites[site_id] = WindowedSite(site_id, self)
         return site
 
-    def remove_site(self, site_id: SiteId) -> int:
+    def leave(self, site_id: SiteId) -> int:
         """All that it has counted, in all windows."""
-        site = self.sites.pop(site_id.site)
+        site = self.sites.pop(site_id)
         site.open = False
         for _, total in self._windows.states.values():
-            if site_id.site in total.sites:
-                total.remove_site(site_id)
+            if site_id in total.sites:
+                total.leave(site_id)
         return site.count
 
     def add(self, site: "WindowedSite", n: int) -> None:
@@ -91,9 +95,9 @@ class TrackedWindows:
         total = self._windows.enter(now).total
         if self._past.is_due(now):
             self._record(nextafter(now, -inf))  # the total before this event
-        local = total.sites.get(site.site_id.site)
+        local = total.sites.get(site.site_id)
         if local is None:
-            total.add_site(site.site_id, n)
+            total.join(site.site_id, n)
             self._changed()
         else:
             local.add(n)
@@ -112,9 +116,8 @@ class TrackedWindows:
         if not finished:
             return
         for period, total in finished.values():
-            for name in list(total.sites):
-                total.remove_site(self.sites[name].site_id)
-            self._traffic += total.traffic
+            for site_id in list(total.sites):
+                total.leave(site_id)
             if total.total:
                 self._closed[period] = self._last = total.total
                 self._settled += total.total
@@ -146,14 +149,13 @@ class TrackedWindows:
         return self._settled + sum(total.total for total in self._open_totals())
 
     @property
-    def traffic(self) -> Traffic:
-        self._windows.enter(self._clock())  # at least one is open, and tells whether bytes are counted
-        return sum((total.traffic for total in self._open_totals()), self._traffic)
-
-    @property
     def coordinator(self) -> Coordinator:
         """Of the present window."""
         return self._windows.enter(self._clock()).total.coordinator
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._windows.enter(self._clock()).total.traffic
 
     @property
     def windows(self) -> list[Window]:
@@ -216,3 +218,83 @@ class WindowedSite:
             self._windows.add(self, n)
 
     inc = add
+
+
+class PastAnswers:
+    """The answers of the past, in little memory: many of the last minutes, few of long ago. Oldest first. If the clock
+    goes back, they begin again.
+    """
+
+    def __init__(self, gap_s: float) -> None:
+        self.records: list[Record] = []
+        self._gap_s = gap_s
+
+    def is_due(self, now: float) -> bool:
+        return not self.records or not 0 <= now - self.records[-1].time < self._gap_s
+
+    def add(self, record: Record) -> None:
+        records = self.records
+        if records and record.time < records[-1].time:
+            records.clear()
+        if records and record.time == records[-1].time:
+            records.pop()
+        records.append(record)
+        if len(records) > MAX_RECORDS:
+            del records[: MAX_RECORDS // 2 : 2]
+
+
+class FamilyWindows:
+    """The present window of a `Family` and the last one. Without a calendar, there is one window.
+
+    All sites enter a window when the clock shows it. Everything is called with the lock held.
+    """
+
+    def __init__(
+        self,
+        fleet: Iterable[SiteId],
+        new_coordinator: Callable[[list[SiteId]], FamilyCoordinator],
+        new_site: Callable[[SiteId], FamilySite],
+        calendar: Calendar | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.lock = RLock()
+        self._calendar = calendar
+        self._clock = clock
+        self._new_coordinator = new_coordinator
+        self._period = 0 if calendar is None else calendar.period_at(clock())
+        self._present = LabelWorld(new_coordinator(list(fleet)), fleet, new_site)
+        self._closed: tuple[int, FamilyCoordinator] | None = None  # the period and the counts of the last window
+
+    @property
+    def present(self) -> LabelWorld:
+        """The window that the clock shows. If the clock goes back, the last one that it has shown."""
+        if self._calendar is not None:
+            period = self._calendar.period_at(self._clock())
+            if period > self._period:
+                self._enter(period)
+        return self._present
+
+    @property
+    def traffic(self) -> Traffic:
+        return self.present.traffic
+
+    def named(self, window: str) -> FamilyCoordinator:
+        """Of the window `now`, or of the `last` one, the one before it."""
+        if window not in ("now", "last"):
+            raise InvalidParameter("window", window, "now or last")
+        present = self.present
+        if window == "now":
+            return present.coordinator
+        if self._calendar is None:
+            raise NoWindows(present.coordinator.family, has_rolling=False)
+        period, closed = self._closed or (0, present.coordinator)
+        return closed if period == self._period - 1 else self._new_coordinator([])
+
+    def _enter(self, period: int) -> None:
+        finished = self._present
+        site_ids = list(finished.sites)
+        self._present = LabelWorld(self._new_coordinator(site_ids), site_ids, finished.new_site, finished.meter)
+        for site_id in site_ids:
+            finished.leave(site_id)
+        self._closed = self._period, finished.coordinator
+        self._period = period

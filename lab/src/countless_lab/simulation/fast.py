@@ -11,10 +11,13 @@ from heapq import heapify, heappop, heappush
 
 from countless.core.estimator import Scheme
 from countless.core.messages import DownMessage, SiteId, UpMessage
-from countless.inprocess.network import Tap
+from countless.core.site import Site
+from countless.core.triggers import Trigger
+from countless.inprocess.world import Tap
+from countless.randomness import SeededRandom
 from countless_lab.simulation.referee import Referee
 from countless_lab.simulation.stream import Stream
-from countless_lab.simulation.world import World
+from countless_lab.simulation.world import COUNTER, World
 
 _NEVER = 0
 PROGRESS_REPORTS = 4096  # between two calls of `progress`
@@ -98,12 +101,14 @@ class FastWorld(World):
         self.total = until
         judge(self.estimate, until)
 
-    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
-        """Before it receives a message, the site gets the events that it has counted without a report."""
-        index: int = site_id.site  # type: ignore[assignment]  # sites of a stream are numbers
-        self._sites[index].count = self._stream.count(index, self.total)
+    def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
+        return StreamSite(self, site_id, self._rng.spawn("site", *site_id[:2]), trigger)
+
+    def catch_up(self, site: Site) -> None:
+        """Before it receives a message, a site gets the events that it has counted without a report."""
+        index: int = site.site_id.site  # type: ignore[assignment]  # sites of a stream are numbers
+        site.count = self._stream.count(index, self.total)
         self._moved.append(index)
-        return super()._receive(site_id, message)
 
     def _reschedule(self) -> None:
         due, sites, when, bits = self._due, self._sites, self._stream.when, self._site_bits
@@ -117,3 +122,17 @@ class FastWorld(World):
                 if due[index]:
                     heappush(self._heap, due[index] << bits | index)
         self._moved.clear()
+
+
+class StreamSite(Site):
+    """A site of a `FastWorld`."""
+
+    __slots__ = ("_world",)
+
+    def __init__(self, world: FastWorld, site_id: SiteId, rng: SeededRandom, trigger: Trigger | None) -> None:
+        super().__init__(COUNTER, site_id, rng, trigger=trigger)
+        self._world = world
+
+    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
+        self._world.catch_up(self)
+        return super().receive(message)

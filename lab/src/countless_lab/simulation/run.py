@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import log
 
 from countless.core.estimator import Scheme
-from countless.inprocess.network import Traffic
+from countless.inprocess.world import Traffic
 from countless_lab.simulation.fast import FastWorld
 from countless_lab.simulation.stream import Stream
 

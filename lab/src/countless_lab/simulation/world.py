@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import ExactSum, Scheme
-from countless.core.messages import DownMessage, SiteId, SiteName, UpMessage
+from countless.core.messages import SiteId, SiteName, UpMessage
 from countless.core.parameters import require_alpha, require_probability
 from countless.core.site import Site
 from countless.core.triggers import Trigger
-from countless.errors import InvalidParameter, PlanError, UnknownName
-from countless.inprocess.network import MemoryNetwork, Tap, Traffic
+from countless.errors import InvalidParameter
+from countless.inprocess import world as inprocess
+from countless.inprocess.world import Meter, Roster, Tap, Traffic
 from countless.randomness import SeededRandom
 from countless.schemes.deterministic import DeterministicEstimator
 from countless.schemes.registry import require_adversary, scheme_named
@@ -35,7 +36,7 @@ class World:
     `tap` sees every message in order, with its site.
     """
 
-    __slots__ = ("_incarnations", "_network", "_rng", "_sites", "coordinator", "total")
+    __slots__ = ("_rng", "_sites", "_world", "coordinator", "total")
 
     def __init__(
         self,
@@ -52,10 +53,9 @@ class World:
         require_alpha(alpha)
         require_probability("delta", delta)
         require_adversary(adversary)
-        names = site_names(sites)
+        fleet = [SiteId(name) for name in site_names(sites)]
         self._rng = SeededRandom(seed)
-        self._incarnations: dict[SiteName, int] = {}
-        self._sites: dict[SiteName, Site] = {}
+        self._sites: Roster[Site] = Roster()
         self.total = 0  # the true total
         self.coordinator = Coordinator(
             COUNTER,
@@ -63,23 +63,20 @@ class World:
             self._rng.spawn("coordinator"),
             alpha=float(alpha),
             delta=float(delta),
-            fleet=[SiteId(name) for name in names],
+            fleet=fleet,
         )
-        self._network = MemoryNetwork(self.coordinator, self._receive, tap, count_bytes=count_bytes)
-        for name in names:
-            self._create(name, self.coordinator.trigger_of(SiteId(name)))
+        self._world: inprocess.World[Coordinator, Site] = inprocess.World(
+            self.coordinator, {}, Meter(tap, count_bytes=count_bytes)
+        )
+        for site_id in fleet:
+            site = self._new_site(site_id, self.coordinator.trigger_of(site_id))
+            self._sites[site_id.site] = self._world.sites[site_id] = site
 
     def __repr__(self) -> str:
         return f"<World of {len(self._sites):,} sites: {self.answer}; total {self.total:,}>"
 
-    def _create(self, name: SiteName, trigger: Trigger | None = None) -> Site:
-        site_id = SiteId(name, self._incarnations.get(name, 0))
-        rng = self._rng.spawn("site", name, site_id.incarnation)
-        site = self._sites[name] = Site(COUNTER, site_id, rng, trigger=trigger)
-        return site
-
-    def _receive(self, site_id: SiteId, message: DownMessage) -> tuple[UpMessage, ...]:
-        return self._sites[site_id.site].receive(message)
+    def _new_site(self, site_id: SiteId, trigger: Trigger | None = None) -> Site:
+        return Site(COUNTER, site_id, self._rng.spawn("site", *site_id[:2]), trigger=trigger)
 
     @property
     def estimate(self) -> float:
@@ -91,7 +88,7 @@ class World:
 
     @property
     def messages(self) -> Traffic:
-        return self._network.traffic
+        return self._world.traffic
 
     @property
     def round(self) -> int:
@@ -108,10 +105,7 @@ class World:
         return tuple(self._sites)
 
     def site(self, name: SiteName) -> Site:
-        try:
-            return self._sites[name]
-        except KeyError:
-            raise UnknownName("site", name, self._sites) from None
+        return self._sites.find(name)
 
     def add(self, name: SiteName, n: int = 1) -> float:
         """`n` events at a site; returns the estimate after everything was delivered."""
@@ -123,30 +117,20 @@ class World:
 
     def send(self, site: Site, messages: tuple[UpMessage, ...]) -> None:
         if messages:
-            self._network.send(site.site_id, messages)
+            self._world.send(site.site_id, messages)
 
     def join(self, name: SiteName | None = None) -> SiteName:
         """One more site, at count 0. Without a name it gets the next free number."""
-        if name is None:
-            name = len(self._sites)
-            while name in self._sites:
-                name += 1
-        if name in self._sites:
-            raise InvalidParameter("site", name, "a name that is not taken")
-        site = self._create(name)
-        try:
-            self._network.join(site.site_id, site.snapshot())
-        except PlanError:  # no plan for so many sites: nothing has changed
-            del self._sites[name]
-            raise
-        return name
+        site = self._new_site(self._sites.next_id(name))
+        self._world.add_site(site.site_id, site, self.coordinator.join, site.snapshot())
+        self._sites.add(site.site_id, site)
+        return site.site_id.site
 
     def leave(self, name: SiteName) -> None:
         """Remove a site; its count stays in the total. The name may join again, as the next incarnation."""
         site = self.site(name)
-        del self._sites[name]
-        self._incarnations[name] = site.site_id.incarnation + 1
-        self._network.leave(site.site_id, site.snapshot())
+        self._sites.remove(name)
+        self._world.remove_site(site.site_id, self.coordinator.leave, site.snapshot())
 
 
 def site_names(sites: int | Sequence[SiteName]) -> list[SiteName]:
