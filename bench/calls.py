@@ -28,7 +28,7 @@ def calls_of_a_message(scheme: SchemeName, sites: int = 1000, laps: int = 50) ->
 
 
 def main() -> None:
-    found = {scheme: calls_of_a_message(scheme) for scheme in SCHEMES}
+    found: dict[str, float] = {scheme: calls_of_a_message(scheme) for scheme in SCHEMES}
     figures.add("Python calls of a message", found)
     for scheme, calls in found.items():
         print(f"{scheme:13} {calls:6.1f} Python calls of a message")
