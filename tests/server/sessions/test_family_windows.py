@@ -266,7 +266,9 @@ async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
         assert "is a family" in await rejected(Join("pages@hour", 0, 1))
         for window in range(2, 2 + MAX_AHEAD):
             await harness.send(*web, join(window))
-        assert "a window that begins soon" in await rejected(join(2 + MAX_AHEAD))
+        too_early = await rejected(join(2 + MAX_AHEAD))
+        assert too_early.startswith("counter = 'pages (hour from 2025-11-2")
+        assert "a window that begins soon" in too_early
         for window in range(-1, MAX_AHEAD - 16, -1):  # max_counters * 4 in all
             await harness.send(*web, join(window))
         assert "too many windows are open at once" in await rejected(join(-20))

@@ -33,14 +33,14 @@ class Membership:
         if not self._joined.has_room(session.peer):
             allowed = "one that this process has joined: processes have joined too many"
             raise InvalidParameter(
-                "counter", str(key), f"{allowed} (max_memberships, and max_share of it for one token)"
+                "counter", key.in_words, f"{allowed} (max_memberships, and max_share of it for one token)"
             )
         is_new = key.windows not in session.windows_left  # not another window of a series that it has joined
         if is_new and session.counters >= self._max_per_session:
             message = "this site counts as many counters as it may (max_counters_per_site)"
             raise InvalidParameter("counter", str(key), message=message)
         if is_new:
-            self._tombstones.require_room(session.peer, "counter", str(key))
+            self._tombstones.require_room(session.peer, "counter", key.in_words)
         tracker = self._registry.tracker_for(key, session.peer)
         if tracker.key == key:
             return tracker, session.site_id

@@ -228,7 +228,7 @@ class CounterRegistry:
         tracker = counter if isinstance(counter, Counter) else self._window(counter, home, peer)
         if overflows and tracker.coordinator.sites >= self._settings.max_sites:
             allowed = f"one of at most {self._settings.max_sites} beyond the label cap"
-            raise InvalidParameter("counter", str(key), allowed)
+            raise InvalidParameter("counter", key.in_words, allowed)
         return tracker
 
     def _window(self, counter: WindowedCounter, window: Key, peer: str) -> Counter:

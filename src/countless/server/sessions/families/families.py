@@ -139,7 +139,7 @@ class Families:
                 _require_few(session, name)
                 self._shares.require_room_to_join(session.peer, name)
             if is_new and key.windows not in session.windows_left:
-                self._tombstones.require_room(session.peer, "family", name)
+                self._tombstones.require_room(session.peer, "family", key.in_words)
             family = self._registry.tracker_for(key, FamilyRule(join.kind, join.epsilon, join.accuracy), session.peer)
         except InvalidParameter as error:
             self._on_rejected()

@@ -186,7 +186,7 @@ class ServedWindows(Watched, Generic[Tracker]):
             now = self.calendar.local_time(int(self._wall_clock()))
             raise InvalidParameter(
                 "counter",
-                str(self.key.window(period)),
+                self.key.window(period).in_words,
                 f"a window that begins soon: check the clock of the site; the coordinator's shows {now}",
             )
 
