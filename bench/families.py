@@ -23,8 +23,10 @@ from countless.inprocess.distribution import Distribution
 from countless.inprocess.family import Family
 from countless.inprocess.tracker import Tracker
 from countless.planning.families import most_messages
-from countless.server.storage.base import Changes, FamilyChanges, FamilyFields, MemberFields
+from countless.server.sessions.families.family import FamilyFields, MemberFields
+from countless.server.storage.rows import Changes, KeyRows, alone, row_of
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.keys import FAMILY, Key
 from countless_lab.arena.families import PLAYERS, play
 from countless_lab.lattice_family import new_family
 from countless_lab.simulation.labels import zipf_labels
@@ -147,8 +149,13 @@ def _file_bytes(labels: list[str]) -> int:
         counts = {label: 1000 + number for number, label in enumerate(labels)}
         for number in range(10):
             site_id = SiteId(f"web-{number}", (1_763_000_000 << 30) + number)
-            family = FamilyChanges(fields, counts, {site_id: MemberFields(Steps(), 10**8)}, {site_id: counts})
-            store.save(Changes(families={"requests": family}))
+            rows: KeyRows = {
+                "state": alone(fields),
+                "member": [row_of(site_id, MemberFields(Steps(), 10**8))],
+                "label": [("", 0, label, n) for label, n in counts.items()],
+                "count": [(str(site_id.site), site_id.incarnation, label, n) for label, n in counts.items()],
+            }
+            store.save(Changes({Key(FAMILY, "requests"): rows}))
         store.checkpoint()
         store.close()
         print(f"saved in {process_time() - before:.1f} s of processor time")

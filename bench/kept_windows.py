@@ -12,12 +12,14 @@ from time import process_time
 from bench import figures
 from countless.core.windows.rule import WindowRule
 from countless.server.connection import Connection
+from countless.server.sessions.counter import CounterFields
 from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.server.settings import Settings
-from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
+from countless.server.sessions.windows.windowed_counter import WindowedCounter, WindowFields
+from countless.server.settings import Config, Settings
+from countless.server.storage.rows import Changes, Rows, alone
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import VERSION, DownItem, Hello, Join, Leave
+from countless.wire.keys import COUNTER, Key
 from tools.tables import Table
 
 PAIRS = 1_000_000
@@ -47,11 +49,12 @@ def fill(path: Path, counters: int, windows: int) -> None:
     fields = CounterFields(0, windows * 10**6, 0)
     for number in range(counters):
         name = series(number)
-        changes = Changes({name: fields}, configs={name: Config(windows=rule, label_cap=10**6)})
-        changes.windows = {
-            WindowKey(name, FIRST - windows + each): WindowFields(0, 10**6 + each) for each in range(windows)
-        }
-        store.save(changes)
+        config = Config(windows=rule, label_cap=10**6)
+        rows: Rows = {Key(COUNTER, name): {"config": alone(config), "state": alone(fields)}}
+        for each in range(windows):
+            key = Key(COUNTER, name, "hour", FIRST - windows + each)
+            rows[key] = {"window": alone(WindowFields(0, 10**6 + each))}
+        store.save(Changes(rows))
     store.checkpoint()
     store.close()
 

@@ -8,21 +8,13 @@ again. `broker.py` is the disk of several coordinators.
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 
-from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.core.random_source import RandomSource
-from countless.server.storage.base import (
-    Changes,
-    Config,
-    SavedBudget,
-    SavedFamily,
-    StoreError,
-    Tombstone,
-    WindowFields,
-    WindowKey,
-)
+from countless.server.storage.base import StoreError
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import Changes, KeyRows, Tombstone
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.keys import Key
 
 _STEPS_OF_A_SAVE = 400  # of SQLite's virtual machine: some saves have fewer
 
@@ -95,17 +87,8 @@ class Disk:
         else:
             raise StoreError("database or disk is full")
 
-    def load(self) -> dict[str, tuple[Config, PersistentState]]:
-        return self._store.load()
-
-    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
-        return self._store.load_windows()
-
-    def load_budgets(self) -> dict[str, SavedBudget]:
-        return self._store.load_budgets()
-
-    def load_families(self) -> dict[str, SavedFamily]:
-        return self._store.load_families()
+    def load(self, kind: str) -> Iterator[tuple[Key, KeyRows]]:
+        return self._store.load(kind)
 
     def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         return self._store.tombstones(site_id)

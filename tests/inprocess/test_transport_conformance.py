@@ -20,7 +20,7 @@ from countless.client.transport.websocket import WebSocketTransport
 from countless.core.messages import Report, Snapshot
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.wire.frames import (
     VERSION,
     DownItem,

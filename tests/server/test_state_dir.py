@@ -10,7 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import copyfile, copytree
+from shutil import copyfile
 
 import pytest
 
@@ -22,7 +22,6 @@ from support.service import TIMEOUT_S, Server, Watcher, python, until
 pytestmark = pytest.mark.slow
 
 WORKERS = 3
-OLD_FILES = Path(__file__).parents[1] / "client" / "durable" / "fixtures"
 COUNTING = """
 import countless, mmap, os, signal, sys, threading
 
@@ -179,14 +178,6 @@ def test_killed_process_is_recovered_while_another_counts_in_the_same_directory(
     programs[1].kill()
     deliver(server, directory)
     check(server, programs)
-
-
-def test_state_dir_written_by_earlier_code_is_delivered(server: Server, tmp_path: Path) -> None:
-    directory = tmp_path / "state"
-    copytree(OLD_FILES, directory, ignore=lambda *_: ["README.md"])
-    deliver(server, directory)
-    assert server.inspect("hits")["known"] == 35 + 8
-    assert server.inspect('hits{route="/a"}')["known"] == 7
 
 
 FEW = """

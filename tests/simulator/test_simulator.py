@@ -4,7 +4,7 @@ A failure prints the command that repeats it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
@@ -33,7 +33,7 @@ from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.site_server import SiteServer
 from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
-from countless.server.storage.pending import PendingChanges
+from countless.server.storage.rows import Publish, Rows
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
@@ -243,14 +243,14 @@ def forgets_labels_of_a_retired_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_labels_before_they_are_saved(patch: pytest.MonkeyPatch) -> None:
-    original = ServedFamily.publication
+    original = ServedFamily.take
 
-    def publication(self: ServedFamily, labels: Mapping[str, int]) -> Callable[[], None]:
-        publish = original(self, labels)
+    def take(self: ServedFamily, rows: Rows) -> Publish:
+        publish = original(self, rows)
         publish()
         return publish
 
-    patch.setattr(ServedFamily, "publication", publication)
+    patch.setattr(ServedFamily, "take", take)
 
 
 def forgets_steps_of_families_at_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def forgets_labels_of_windows_that_are_not_kept(patch: pytest.MonkeyPatch) -> No
 
 
 def drops_labels_of_a_window_and_saves_it_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PendingChanges, "mark_family_labels", lambda *_: None)
+    patch.setattr(ServedFamily, "mark_labels", lambda *_: None)
 
 
 # With a seed that finds it today. If the runs change, others are tried.

@@ -15,8 +15,8 @@ from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.server.storage.base import StateStore
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import StateStore
 from countless.wire.frames import Hello, decode_up, encode_frames
 from support.budget_world import Broken
 from support.site_server import FakeConnection

@@ -9,8 +9,8 @@ from typing import Any
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
-from countless.server.storage.base import StateStore
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import StateStore
 from countless.wire.frames import VERSION, DownItem, Hello, UpItem
 
 

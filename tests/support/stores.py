@@ -4,8 +4,9 @@ import asyncio
 from threading import Event
 
 from countless.core.messages import SiteId
-from countless.server.storage.base import Changes, StoreError, Tombstone
+from countless.server.storage.base import StoreError
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import Changes, Tombstone
 from support.service import TIMEOUT_S
 
 

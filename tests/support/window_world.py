@@ -19,7 +19,7 @@ from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SeededRandom
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
     VERSION,

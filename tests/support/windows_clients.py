@@ -17,8 +17,8 @@ from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.randomness import SeededRandom
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.server.storage.base import Changes, StateStore
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import Changes, StateStore
 from countless.wire.keys import ALL, COUNTER, Key, calendar_text
 from support.budget_world import Broken
 from support.session_world import CALENDAR, START_S, STEP_S, SessionWorld, Stream

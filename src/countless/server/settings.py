@@ -15,9 +15,9 @@ from msgspec import Meta
 
 from countless.core.durations import seconds
 from countless.core.parameters import require_alpha, require_probability
+from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, UnknownName
 from countless.schemes.registry import SCHEMES, require_adversary
-from countless.server.storage.base import Config
 from countless.wire.nats_url import Broker
 
 STATE_FILE = "countless.sqlite"  # in state_dir
@@ -43,6 +43,18 @@ Lease = Annotated[float, Meta(ge=0.1, lt=3_600)]
 TimeOut = Annotated[float, Meta(gt=0, lt=86_400)]
 Seconds = Annotated[float, Meta(ge=0)]
 Retention = Annotated[float, Meta(ge=86_400, lt=1e10)]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What an operator chose for a counter."""
+
+    alpha: float = 0.01
+    delta: float = 0.05
+    scheme: str = "auto"
+    adversary: str = "adaptive"
+    label_cap: int = 2000
+    windows: WindowRule | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsConnections
 from countless.server.sessions.frame_reader import ITEMS_PER_SLICE, MAX_SHORT_BYTES
-from countless.server.storage.base import StateStore
+from countless.server.storage.rows import StateStore
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
     VERSION,

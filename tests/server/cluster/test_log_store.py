@@ -9,43 +9,43 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
 
-from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import SavedSite
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.core.windows.rule import WindowRule
 from countless.server.cluster import log_store
 from countless.server.cluster.broker import LOG_STREAM, open_log
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced, LogStore
 from countless.server.cluster.records import Record
-from countless.server.storage.base import (
-    BudgetFields,
-    Changes,
-    Config,
-    CounterFields,
-    PeriodFields,
-    SavedBudget,
-    SavedPeriod,
-    SiteCounts,
-    StoreError,
-    WindowFields,
-    WindowKey,
-)
+from countless.server.sessions.budgets.periods import BudgetFields, PeriodFields, SavedBudget, SavedPeriod
+from countless.server.sessions.counter import CounterFields
+from countless.server.settings import Config
+from countless.server.storage.base import StoreError
+from countless.server.storage.rows import Changes, Dropped, Rows, Tombstone, What, alone, row_of
 from countless.wire.incarnations import second_of
+from countless.wire.keys import ALL, BUDGET, COUNTER, Key
 from countless.wire.nats_subjects import log_subject
-from support.tombstones import final, shown
+from support.saved import counter_changes, counter_rows, load_budgets, load_counters
 from support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
 WEB, OLD = SiteId("web", 2**62), SiteId("web", 1)
 CONFIG = Config(alpha=0.02, scheme="dithered")
-SAVED = Changes({"hits": CounterFields(7, 2**80, 2**70)}, {"hits": {WEB: 2**90, OLD: 4}}, {"hits": CONFIG})
+HITS = Key(COUNTER, "hits")
+SAVED = counter_changes("hits", CONFIG, CounterFields(7, 2**80, 2**70), {WEB: 2**90, OLD: 4})
 
 
 def new_counter(number: int) -> Changes:
-    return Changes({"hits": CounterFields(number, number, 0)}, configs={"hits": CONFIG})
+    return counter_changes("hits", CONFIG, CounterFields(number, number, 0))
+
+
+def counted(site_id: SiteId, n: int | None) -> Changes:
+    return counter_changes("hits", counts={site_id: n})
+
+
+def count(site_id: SiteId, n: int) -> Tombstone:
+    return Tombstone(site_id, HITS, What.COUNT, n)
 
 
 @pytest.fixture
@@ -70,60 +70,39 @@ async def save(store: LogStore, changes: Changes) -> None:
 async def test_saves_are_read_by_the_next_owner(jetstream: JetStreamContext) -> None:
     one = await take_over(jetstream, "one")
     await save(one, SAVED)
-    counts: SiteCounts = {"hits": {WEB: 2**90 + 1, OLD: None}}
-    fields = {"other": CounterFields(1, 12.5, 0)}
-    await save(one, Changes(fields, counts, {"other": Config()}, [final("hits", OLD, 5)]))
+    changes = counter_changes("hits", counts={WEB: 2**90 + 1, OLD: None})
+    changes.rows[Key(COUNTER, "other")] = counter_rows(Config(), CounterFields(1, 12.5, 0))
+    changes.tombstones = [count(OLD, 5)]
+    await save(one, changes)
     await save(await take_over(jetstream, "elsewhere", shard=1), new_counter(1))
     two = await take_over(jetstream, "two")
     saved_state = PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
     expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentState(1, 12.5, 0, ()))}
-    assert two.load() == one.load() == expected
-    assert shown(two.tombstones(OLD)) == (("hits", 5),)
-    await save(two, Changes(deleted=["hits"]))
-    assert list((await take_over(jetstream, "three")).load()) == ["other"]
+    assert load_counters(two) == load_counters(one) == expected
+    assert two.tombstones(OLD) == [count(OLD, 5)]
+    await save(two, Changes(dropped=[Dropped(HITS)]))
+    assert list(load_counters(await take_over(jetstream, "three"))) == ["other"]
 
 
-async def test_budgets_are_read_by_the_next_owner(jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    budget, fields = BudgetFields(BudgetRule(2**62, "day", slack=0.25), 7), PeriodFields(2**70, 2**71, 1, 3, True)
-    old, tokens = BudgetId("tokens", 7), BudgetId("tokens", 8)
-    one = await take_over(jetstream, "one")
-    periods = {old: fields, tokens: fields}
-    sites: dict[SiteId, SavedSite | None] = {WEB: SavedSite(5), OLD: SavedSite(2**62, given_up=True)}
-    budgets = {"tokens": budget, "other": budget}
-    await save(one, Changes(budgets=budgets, periods=periods, budget_sites={old: sites, tokens: sites}))
-    left = Changes(budget_sites={tokens: {WEB: None}}, closed_periods=[old], deleted_budgets=["other"])
-    await save(one, left)
-    period = SavedPeriod(fields, {OLD: SavedSite(2**62, given_up=True)})
-    assert one.load_budgets() == {"tokens": SavedBudget(budget, {8: period})}
+async def test_rows_of_any_kind_are_read_by_the_next_owner_also_after_a_compaction(
+    jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, budget = await take_over(jetstream, "one"), Key(BUDGET, "tokens")
+    rule = BudgetFields(BudgetRule(2**62, "day", slack=0.25), 7)
+    fields, holder = PeriodFields(2**70, 2**71, 1, 3, True), SavedSite(2**62, given_up=True)
+    holders = [row_of(WEB, SavedSite(5)), row_of(OLD, holder)]
+    rows: Rows = {budget: {"rule": alone(rule)}, Key(BUDGET, "other"): {"rule": alone(rule)}}
+    for period in (7, 8):
+        rows[budget._replace(period=period)] = {"period": alone(fields), "holder": holders}
+    await save(one, Changes(rows))
+    left: Rows = {budget._replace(period=8): {"holder": [row_of(WEB, None)]}}
+    await save(one, Changes(left, [Dropped(budget._replace(period=7)), Dropped(Key(BUDGET, "other", "", ALL))]))
+    assert load_budgets(one) == {"tokens": SavedBudget(rule, {8: SavedPeriod(fields, {OLD: holder})})}
     monkeypatch.setattr(LogStore, "compact_after_messages", 0)
     two = await take_over(jetstream, "two")
-    assert two.load_budgets() == one.load_budgets()
+    assert load_budgets(two) == load_budgets(one)
     await save(two, new_counter(1))  # writes the whole state, and purges older records
-    assert (await take_over(jetstream, "three")).load_budgets() == one.load_budgets()
-
-
-async def test_windows_are_read_by_the_next_owner(jetstream: JetStreamContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    name, config = "hits@day,Europe/Berlin,6:5", Config(windows=WindowRule("day", "Europe/Berlin", 6, 2**100, 3))
-    opened = Changes({"hits": CounterFields(4, 2.5, 2**70), name: CounterFields(1, 1, 0)}, {name: {WEB: 1}})
-    opened.configs = {"hits": config, name: CONFIG}
-    opened.windows = {
-        WindowKey("hits", 4): WindowFields(0, 2**80, 1, 5),
-        WindowKey("hits", 5): WindowFields(2**70, None),
-    }
-    one = await take_over(jetstream, "one")
-    await save(one, opened)
-    two = await take_over(jetstream, "two")
-    assert two.load() == one.load()
-    assert two.load()["hits"][0] == config
-    assert list(two.load_windows()) == [*opened.windows.items()]
-    closed = {WindowKey("hits", 4): None, WindowKey("hits", 5): WindowFields(0, 1)}
-    await save(two, Changes(windows=closed, closed=[name]))
-    monkeypatch.setattr(LogStore, "compact_after_messages", 0)
-    three = await take_over(jetstream, "three")
-    await save(three, new_counter(1))  # writes the whole state, and purges older records
-    four = await take_over(jetstream, "four")
-    assert four.load().keys() == {"hits"}
-    assert list(four.load_windows()) == [(WindowKey("hits", 5), WindowFields(0, 1))]
+    assert load_budgets(await take_over(jetstream, "three")) == load_budgets(one)
 
 
 async def test_previous_owner_is_fenced(jetstream: JetStreamContext) -> None:
@@ -132,19 +111,19 @@ async def test_previous_owner_is_fenced(jetstream: JetStreamContext) -> None:
     two = await take_over(jetstream, "two")
     for _ in range(2):
         with pytest.raises(Fenced):
-            await save(one, Changes({"hits": CounterFields(8, 2**81, 0)}))
-    await save(two, Changes(counts={"hits": {OLD: 6}}))
-    assert (await take_over(jetstream, "three")).load() == two.load()
+            await save(one, counter_changes("hits", fields=CounterFields(8, 2**81, 0)))
+    await save(two, counted(OLD, 6))
+    assert load_counters(await take_over(jetstream, "three")) == load_counters(two)
 
 
 async def test_record_of_another_owner_with_the_same_number_confirms_nothing(jetstream: JetStreamContext) -> None:
     one = await take_over(jetstream, "one")
     await save(one, SAVED)
     two = await take_over(jetstream, "two")
-    for count in (6, 7):
-        await save(two, Changes(counts={"hits": {OLD: count}}))
+    for number in (6, 7):
+        await save(two, counted(OLD, number))
     with pytest.raises(Fenced):  # its third record, as the last one of the other owner
-        await save(one, Changes(counts={"hits": {OLD: 8}}))
+        await save(one, counted(OLD, 8))
 
 
 async def test_take_over_while_the_owner_writes_loses_no_confirmed_save(
@@ -166,7 +145,7 @@ async def test_take_over_while_the_owner_writes_loses_no_confirmed_save(
     two = await take_over(jetstream, "two")
     with pytest.raises(Fenced):
         await writing
-    assert two.load()["hits"][1].round == written
+    assert load_counters(two)["hits"][1].round == written
 
 
 async def test_lost_confirmation_does_not_fence_the_owner(jetstream: JetStreamContext) -> None:
@@ -181,12 +160,12 @@ async def test_lost_confirmation_does_not_fence_the_owner(jetstream: JetStreamCo
     jetstream.publish = publish_and_lose_confirmation  # type: ignore[method-assign, assignment]
     with pytest.raises(BrokerUnavailable):
         await save(store, changes)
-    assert store.load() == {}
+    assert load_counters(store) == {}
     jetstream.publish = publish  # type: ignore[method-assign]
     await save(store, changes)
-    await save(store, Changes(counts={"hits": {WEB: 1}}))
+    await save(store, counted(WEB, 1))
     expected = {"hits": (CONFIG, PersistentState(1, 1, 0, ((WEB, 1),)))}
-    assert (await take_over(jetstream, "two")).load() == store.load() == expected
+    assert load_counters(await take_over(jetstream, "two")) == load_counters(store) == expected
 
 
 async def test_take_over_without_a_lease_fails_and_the_owner_can_go_on(jetstream: JetStreamContext) -> None:
@@ -204,7 +183,7 @@ async def test_save_without_a_lease_fails_and_succeeds_after_renewal(jetstream: 
     with pytest.raises(BrokerUnavailable, match="lease"):
         await save(store, changes)
     await save(store, changes)
-    assert (await take_over(jetstream, "two")).load() == store.load()
+    assert load_counters(await take_over(jetstream, "two")) == load_counters(store)
 
 
 async def test_large_records_have_parts_and_old_records_are_purged(
@@ -214,14 +193,15 @@ async def test_large_records_have_parts_and_old_records_are_purged(
     monkeypatch.setattr(LogStore, "compact_after_messages", 40)
     one = await take_over(jetstream, "one")
     for number in range(30):
-        counts: SiteCounts = {"hits": {SiteId(f"site {number} {each}", 1): each for each in range(10)}}
-        fields = {"hits": CounterFields(number, number, 0)}
-        await save(one, Changes(fields, counts, {"hits": CONFIG}, [final("hits", SiteId("x", number), 1)]))
+        counts = {SiteId(f"site {number} {each}", 1): each for each in range(10)}
+        changes = counter_changes("hits", CONFIG, CounterFields(number, number, 0), counts)
+        changes.tombstones = [count(SiteId("x", number), 1)]
+        await save(one, changes)
     messages = (await jetstream.stream_info(LOG_STREAM)).state.messages
     assert messages < 200  # of about 400
     two = await take_over(jetstream, "two")
     assert two.debug_state() == one.debug_state()
-    assert len(two.load()["hits"][1].known) == 300
+    assert len(load_counters(two)["hits"][1].known) == 300
     incomplete = Record("two", 99, 0, 2, b"its writer stopped before the second part")
     await jetstream.publish(log_subject(0), msgspec.msgpack.encode(incomplete))
     assert (await take_over(jetstream, "three")).debug_state() == one.debug_state()
@@ -234,18 +214,18 @@ async def test_age_of_tombstones_and_their_horizon_are_in_the_log(
     one = LogStore(jetstream, 0, "one", lambda: True, lambda: clock[0])
     await one.take_over()
     await save(one, SAVED)
-    await save(one, Changes(counts={"hits": {OLD: None}}, tombstones=[final("hits", OLD, 4)]))
+    await save(one, Changes(counted(OLD, None).rows, tombstones=[count(OLD, 4)]))
     clock[0] = 2000.0
-    await save(one, Changes(counts={"hits": {WEB: None}}, tombstones=[final("hits", WEB, 2**90)]))
+    await save(one, Changes(counted(WEB, None).rows, tombstones=[count(WEB, 2**90)]))
     two = await take_over(jetstream, "two")  # decades later by its clock: tombstones keep their age
     assert two.debug_state().keys() == {0, 1000, 2000}
     await save(two, Changes(prune_before=1500))
     for each in (two, await take_over(jetstream, "three")):
-        assert (shown(each.tombstones(OLD)), shown(each.tombstones(WEB))) == ((), (("hits", 2**90),))
+        assert (each.tombstones(OLD), each.tombstones(WEB)) == ([], [count(WEB, 2**90)])
         assert each.tombstone_horizon() == second_of(OLD.incarnation) + 1
     monkeypatch.setattr(LogStore, "compact_after_messages", 0)
     four = await take_over(jetstream, "four")
-    await save(four, Changes({"hits": CounterFields(9, 2**81, 2**91)}))
+    await save(four, counter_changes("hits", fields=CounterFields(9, 2**81, 2**91)))
     five = await take_over(jetstream, "five")
     assert five.debug_state() == four.debug_state()
     assert five.tombstone_horizon() == second_of(OLD.incarnation) + 1

@@ -17,9 +17,11 @@ from countless.server.cluster.member import Member
 from countless.server.cluster.router import SHARD_OPERATIONS
 from countless.server.http.application import shard_app
 from countless.server.http.history.history import Recorder
+from countless.server.sessions.counter import CounterFields
 from countless.server.sessions.site_server import SiteServer
-from countless.server.settings import Settings
-from countless.server.storage.base import Changes, Config, CounterFields, StoreError
+from countless.server.settings import Config, Settings
+from countless.server.storage.base import StoreError
+from support.saved import counter_changes
 from support.service import TIMEOUT_S
 from support.waiting import eventually, pause
 
@@ -33,7 +35,7 @@ def app_for(server: SiteServer) -> Starlette:
 async def save_a_counter(client: Client) -> None:
     store = LogStore(client.jetstream(), 0, "earlier owner", lambda: True)
     await store.take_over()
-    changes = Changes({"hits": CounterFields(1, 1, 0)}, configs={"hits": Config(alpha=0.02, scheme="dithered")})
+    changes = counter_changes("hits", Config(alpha=0.02, scheme="dithered"), CounterFields(1, 1, 0))
     await asyncio.to_thread(store.save, changes)
 
 

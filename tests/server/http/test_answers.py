@@ -28,7 +28,7 @@ from countless.server.http.answers.sums import answer_changes
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.shares import Shares
 from countless.server.sessions.site_server import SiteServer
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.server.storage.save_health import SaveHealth
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token

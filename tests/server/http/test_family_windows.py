@@ -22,11 +22,10 @@ from countless.server.http.answers.windows import window_list
 from countless.server.http.history.family_parts import family_parts
 from countless.server.http.history.history import Recorder
 from countless.server.http.monitoring.metrics import ServerCollector
-from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.family import FamilyFields, SavedFamily, ServedFamily
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
-from countless.server.storage.base import FamilyFields, SavedFamily
 from countless.wire.families import (
     FamilyLeave,
     FamilyResend,

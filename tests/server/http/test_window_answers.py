@@ -19,8 +19,7 @@ from countless.server.http.answers.operator_view import operator_answer, operato
 from countless.server.http.answers.sums import summed
 from countless.server.http.answers.windows import rolling_answer, window_answer, window_list
 from countless.server.http.history.history import Recorder
-from countless.server.settings import Settings
-from countless.server.storage.base import Config
+from countless.server.settings import Config, Settings
 from countless.wire.frames import Join, Leave
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 

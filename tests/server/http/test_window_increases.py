@@ -19,7 +19,8 @@ from countless.server.http.history.history import Recorder
 from countless.server.http.page.counter_view import CounterView, OperatorCounterView
 from countless.server.http.page.list_view import ListView
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.server.storage.base import Config, StateStore
+from countless.server.settings import Config
+from countless.server.storage.rows import StateStore
 from countless.wire.frames import Join, Leave
 from countless.wire.keys import COUNTER, Key, calendar_text
 from support.site_server import SiteServerHarness, site_server

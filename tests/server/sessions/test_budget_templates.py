@@ -15,6 +15,7 @@ from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import BudgetLeave, BudgetRejected, BudgetReset, DownItem, SetBudgetRule, UpItem
+from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 PER_MINUTE = BudgetRule(100, per="minute", slack=0)
@@ -112,14 +113,14 @@ async def test_unused_names_leave_nothing_in_memory_and_on_disk(kind: str, tmp_p
         names = [f"keys/{number}" for number in range(50)]
         for name in names:
             await harness.send(session, connection, ask(name), ask(name, 5, wall.minute))
-        assert sorted(store.load_budgets()) == sorted(["keys/*", *names])
+        assert sorted(load_budgets(store)) == sorted(["keys/*", *names])
         first = wall.minute
         for _ in range(3):
             await wall.advance(harness, 60)
         assert list(harness.server.budgets.by_name) == ["keys/*"]
         assert harness.server.budgets.templates.names_in_use == 0
         assert (session.budgets, session.asked, session.rules_sent) == (set(), set(), set())
-        saved = store.load_budgets()
+        saved = load_budgets(store)
         assert list(saved) == ["keys/*"]
         assert saved["keys/*"].periods == {}
         # A name that is used again begins after the periods that were closed, also if the clock goes back.
@@ -157,7 +158,7 @@ async def test_names_follow_their_template_after_a_restart() -> None:
         harness.server.budgets.delete("keys/*")
         assert harness.server.budgets.by_name == {}
         await harness.server.flush()
-        assert store.load_budgets() == {}
+        assert load_budgets(store) == {}
 
 
 async def test_changed_template_changes_its_names_and_a_changed_name_follows_it_no_longer() -> None:

@@ -21,6 +21,7 @@ from countless.wire.frames import (
     SetBudgetRule,
     UpItem,
 )
+from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 
@@ -110,7 +111,7 @@ async def test_grant_is_sent_after_it_is_saved() -> None:
         store.resume()
         await harness.server.flush()
         assert web.received == [Grant(TOKENS, 0, 4)]
-        assert store.load_budgets()["tokens"].periods[0].sites == {web.session.site_id: SavedSite(4)}
+        assert load_budgets(store)["tokens"].periods[0].sites == {web.session.site_id: SavedSite(4)}
 
 
 async def test_after_a_restart_nothing_is_granted_twice() -> None:
@@ -213,7 +214,7 @@ async def test_site_that_leaves_hands_in_exactly_what_it_spent_and_is_forgotten(
         assert await web.send(ask(2, 1, spent=4, limit=10)) == [BudgetReset(TOKENS)]
         web.disconnect()
         assert len(harness.server.sessions) == 0
-    assert store.load_budgets()["tokens"].periods[0].sites == {}
+    assert load_budgets(store)["tokens"].periods[0].sites == {}
     async with site_server(store) as harness:
         assert used(harness) == (10, 4, 4)
 
@@ -244,7 +245,7 @@ async def test_incarnations_that_were_given_up_are_remembered_up_to_a_limit(monk
         assert used(harness) == before  # it is forgotten, and stays charged
         await web.send(BudgetLeave(TOKENS, 3, 0))
         assert used(harness)[2] < before[2]
-    assert len(store.load_budgets()["tokens"].periods[0].sites) == 2
+    assert len(load_budgets(store)["tokens"].periods[0].sites) == 2
     async with site_server(store) as harness:
         assert 0 < harness.server.budgets.get("tokens").usage.leaked == used(harness)[2] < before[2]
 
@@ -372,8 +373,8 @@ async def test_ended_period_is_closed_after_a_grace_with_all_its_rows() -> None:
         assert await web.send(BudgetLeave(BudgetId("tokens", NOON), 1, 1)) == [
             BudgetLeaveAck(BudgetId("tokens", NOON), 1)
         ]
-    assert [*store.load_budgets()["tokens"].periods] == [NOON + 1]
-    assert store.load_budgets()["tokens"].fields.first_period == NOON + 1
+    assert [*load_budgets(store)["tokens"].periods] == [NOON + 1]
+    assert load_budgets(store)["tokens"].fields.first_period == NOON + 1
 
 
 async def test_closed_period_is_never_opened_again_when_the_clock_goes_back() -> None:
@@ -405,7 +406,7 @@ async def test_coordinator_that_is_restarted_in_every_period_opens_new_ones_for_
             assert await web.send(ask(1, 10, period=period)) == [Grant(BudgetId("tokens", period), 0, 10)]
             wall.seconds += HOUR_S
             await harness.advance(HOUR_S - 2)
-    assert len(store.load_budgets()["tokens"].periods) <= MAX_ENDED + 1
+    assert len(load_budgets(store)["tokens"].periods) <= MAX_ENDED + 1
 
 
 async def test_wrong_clock_that_is_corrected_in_time_closes_nothing() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import Snapshot, StartRound
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.wire.frames import (
     VERSION,
     Hello,

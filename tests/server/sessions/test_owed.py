@@ -12,7 +12,7 @@ from countless.core.messages import Snapshot, StartRound
 from countless.randomness import SeededRandom
 from countless.server.sessions.owed import MAX_GROUP_AGE, Owed
 from countless.server.sessions.session_table import Session
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join, Leave, Sync

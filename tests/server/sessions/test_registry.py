@@ -4,8 +4,9 @@ import pytest
 
 from countless.core.messages import Report, SiteId, Snapshot, StartRound
 from countless.errors import InvalidParameter
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.wire.frames import Join, Rejoin
+from support.saved import load_counters
 from support.site_server import site_server
 
 
@@ -19,7 +20,7 @@ async def test_sites_of_a_deleted_counter_rejoin_with_a_count_of_zero() -> None:
         assert Rejoin("hits") in connection.received
         await harness.send(session, connection, Join("hits", 0, 2))
         assert harness.server.counter("hits").published_answer.estimate == 2
-        assert harness.store.load()["hits"][1].known == ((SiteId("a", 1), 2),)
+        assert load_counters(harness.store)["hits"][1].known == ((SiteId("a", 1), 2),)
 
 
 async def test_alpha_may_grow_but_not_shrink() -> None:

@@ -17,6 +17,7 @@ from countless.server.storage.backup import back_up, restore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import Join, UpItem
 from support.restored_rounds import Recording
+from support.saved import load_counters
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 DELTA = 0.1
@@ -126,7 +127,7 @@ async def test_connection_that_breaks_before_the_join_does_not_make_a_lost_round
         round = -1
         while fleet.sites["a"].round != round + 1:
             back_up(state, copy)
-            round = harness.store.load()["hits"][1].round
+            round = load_counters(harness.store)["hits"][1].round
             await fleet.count(harness, "a")
     restore(copy, state)
     async with opened(state) as harness:

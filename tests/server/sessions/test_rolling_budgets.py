@@ -5,6 +5,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetReset, DownItem, UpItem
+from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 LOGINS = BudgetId("logins")
@@ -159,11 +160,11 @@ async def test_reset_starts_with_new_accounts() -> None:
         harness.server.budgets.reset("logins")
         await harness.server.flush()
         assert (other[1].received, charged(harness)) == ([BudgetReset(LOGINS)], 0)
-        assert store.load_budgets()["logins"].periods == {}
+        assert load_budgets(store)["logins"].periods == {}
         assert await send(harness, other, ask(2, 10)) == [Grant(LOGINS, 0, 10)]
         await pass_time(harness, 2 * WINDOW_S, web, other)
         assert charged(harness) == 10
-    assert charged(harness) == sum(site.limit for site in store.load_budgets()["logins"].periods[0].sites.values())
+    assert charged(harness) == sum(site.limit for site in load_budgets(store)["logins"].periods[0].sites.values())
 
 
 async def test_name_that_follows_a_rolling_template_is_dropped_when_its_units_came_back() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import Report, Snapshot, StartRound
-from countless.server.storage.base import StateStore
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import StateStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import (
     VERSION,
@@ -88,3 +88,20 @@ async def test_counters_beyond_the_limits_are_rejected_and_their_messages_ignore
         received = await harness.send(c, connection_c, Join("three", 0, 1))
         assert [item.counter for item in received if isinstance(item, CounterRejected)] == ["three"]
         assert sorted(harness.server.counters) == ["one", "two"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_totals_beyond_the_integers_of_a_float_are_exact_after_a_restart(kind: str) -> None:
+    """From 2^53 on a float has no odd numbers."""
+    store: StateStore = MemoryStore() if kind == "memory" else SqliteStore(None)
+    total = 2**60 + 1
+    async with site_server(store, scheme="exact") as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, Join("hits", 0, total), Join("hours@hour:490000", 0, total))
+        await harness.send(*web, Leave("hours@hour:490000", 0, total))
+    async with site_server(store, scheme="exact") as harness:
+        await harness.advance(0.5)
+        for name in ("hits", "hours"):
+            counter = harness.server.counter(name)
+            assert (counter.known_total, counter.largest_published) == (total, total)
+            assert isinstance(counter.largest_published, int)

@@ -12,7 +12,7 @@ from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
 from countless.server.sessions.windows.served import MAX_AHEAD
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
     VERSION,
@@ -26,6 +26,7 @@ from countless.wire.frames import (
     Sync,
     SyncAck,
 )
+from support.saved import load_counters, load_windows
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 
@@ -358,7 +359,7 @@ async def test_deleted_counter_with_windows_leaves_nothing_behind(clock: Clock) 
         harness.server.delete("requests")
         await harness.server.flush()
         assert connection.received == [Rejoin(name(1))]
-        assert (store.load(), list(store.load_windows()), store.tombstones(session.site_id)) == ({}, [], [])
+        assert (load_counters(store), load_windows(store), store.tombstones(session.site_id)) == ({}, [], [])
         await harness.send(session, connection, Join(name(1), 0, 2))
         assert windows(harness) == [(1, 2, "open")]
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from countless.core.messages import SiteId
 from countless.core.windows.window import WindowState
+from countless.server.sessions.counter import CounterFields
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage import commit
-from countless.server.storage.base import CounterFields, Tombstone, What
-from countless.server.storage.pending import PendingChanges
+from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import Publish, Rows, Tombstone, What, alone
 from support.window_world import play
 
 
@@ -55,14 +55,12 @@ def forgets_the_watermark(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_save_the_watermark(patch: pytest.MonkeyPatch) -> None:
-    original = PendingChanges.mark_departed
+    original = CommitPipeline.add_tombstones
 
-    def mark_departed(self: PendingChanges, name: str, site_id: SiteId, tombstone: Tombstone) -> None:
-        original(self, name, site_id, tombstone)
-        if tombstone.what is What.WATERMARK:
-            self._changes.tombstones.remove(tombstone)
+    def add_tombstones(self: CommitPipeline, *tombstones: Tombstone) -> None:
+        original(self, *(each for each in tombstones if each.what is not What.WATERMARK))
 
-    patch.setattr(PendingChanges, "mark_departed", mark_departed)
+    patch.setattr(CommitPipeline, "add_tombstones", add_tombstones)
 
 
 def forgets_lost_sites(patch: pytest.MonkeyPatch) -> None:
@@ -93,7 +91,15 @@ def opens_again_from_zero(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_save_what_was_published(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(WindowedCounter, "fields", lambda self: CounterFields(self.first, 0, self.before))
+    original = WindowedCounter.take
+
+    def take(self: WindowedCounter, rows: Rows) -> Publish:
+        publish = original(self, rows)
+        if "state" in rows.get(self.key, {}):
+            rows[self.key]["state"] = alone(CounterFields(self.first, 0, self.before))
+        return publish
+
+    patch.setattr(WindowedCounter, "take", take)
 
 
 # With a seed that finds it today. If the runs change, others are tried.

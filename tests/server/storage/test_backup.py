@@ -10,24 +10,23 @@ import pytest
 
 from countless.core.messages import SiteId
 from countless.server import app
-from countless.server.settings import STATE_FILE
+from countless.server.sessions.counter import CounterFields
+from countless.server.settings import STATE_FILE, Config
 from countless.server.storage import backup
 from countless.server.storage.backup import back_up, check, end_restore, is_copy, restore, tokens_of
-from countless.server.storage.base import Changes, Config, CounterFields, StoreError, Token
+from countless.server.storage.base import StoreError, Token
+from countless.server.storage.rows import Changes
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import RESTORED_LABEL
 from countless.token_file import OPERATOR_TOKEN_FILE, write_token
 from support.commands import run_command
+from support.saved import counter_changes, load_counters
 
 CONFIG = Config(0.01, 0.05, "auto", "adaptive", 10)
 
 
 def changes(count: int) -> Changes:
-    found = Changes()
-    found.configs["hits"] = CONFIG
-    found.counters["hits"] = CounterFields(1, float(count), 0)
-    found.counts["hits"] = {SiteId("web", 1): count}
-    return found
+    return counter_changes("hits", CONFIG, CounterFields(1, float(count), 0), {SiteId("web", 1): count})
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def state(tmp_path: Path) -> Path:
 def known(path: Path) -> int:
     store = SqliteStore(path)
     try:
-        return store.load()["hits"][1].known[0][1]
+        return load_counters(store)["hits"][1].known[0][1]
     finally:
         store.close()
 

@@ -11,17 +11,19 @@ from countless.server.cluster.log_store import Fenced
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.windows import window_answer
 from countless.server.sessions.site_server import SiteServer
-from countless.server.settings import Settings
-from countless.server.storage.base import Changes, Config, StoreError
+from countless.server.settings import Config, Settings
+from countless.server.storage.base import StoreError
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import Changes, Tombstone, What
 from countless.server.storage.save_health import SLOW_SAVE_S
 from countless.wire.families import FamilyJoin
 from countless.wire.frames import VERSION, Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
+from countless.wire.keys import COUNTER, Key
+from support.saved import load_counters
 from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import FullStore, PausedStore
-from support.tombstones import shown
 from support.waiting import eventually
 
 
@@ -201,7 +203,7 @@ async def test_final_save_waits_for_the_one_before_without_blocking_the_loop() -
     await stopping
     await asyncio.wait_for(request, TIMEOUT_S)  # it is saved
     assert not store.loop_was_blocked
-    assert list(store.load()) == ["hits"]
+    assert list(load_counters(store)) == ["hits"]
 
 
 class FencedStore(MemoryStore):
@@ -210,8 +212,8 @@ class FencedStore(MemoryStore):
 
 
 async def test_fenced_store_ends_the_pipeline_with_its_own_error() -> None:
-    pipeline = CommitPipeline(FencedStore(), {})
-    pipeline.pending.prune_tombstones(0)
+    pipeline = CommitPipeline(FencedStore())
+    pipeline.prune_tombstones(0)
     with pytest.raises(Fenced):
         await pipeline.run()
 
@@ -231,7 +233,7 @@ async def test_batch_whose_save_fails_is_saved_by_stop_when_run_is_cancelled() -
     assert first.received[-1] == LeaveAck("hits")
     async with site_server(store) as harness:
         assert harness.server.counter("hits").coordinator.known_total == 9
-        assert shown(store.tombstones(SiteId("a", 1))) == (("hits", 5),)
+        assert store.tombstones(SiteId("a", 1)) == [Tombstone(SiteId("a", 1), Key(COUNTER, "hits"), What.COUNT, 5)]
 
 
 async def test_stop_gives_up_when_saves_go_on_failing(

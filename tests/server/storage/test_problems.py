@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from countless.core.messages import SiteId
-from countless.server.settings import STATE_FILE
+from countless.server.sessions.counter import CounterFields
+from countless.server.settings import STATE_FILE, Config
 from countless.server.storage import backup, problems
-from countless.server.storage.base import Changes, Config, CounterFields, StoreError
+from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from support.commands import run_command
+from support.saved import counter_changes, load_all, load_counters
 from support.service import environment
 
 PAGE_BYTES = 4096
@@ -25,7 +27,7 @@ PAGE_BYTES = 4096
 def saved(directory: Path) -> Path:
     path = directory / STATE_FILE
     store = SqliteStore(path)
-    store.save(Changes({"hits": CounterFields(1, 5, 0)}, {"hits": {SiteId("web", 1): 5}}, {"hits": Config()}))
+    store.save(counter_changes("hits", Config(), CounterFields(1, 5, 0), {SiteId("web", 1): 5}))
     store.checkpoint()
     store.close()
     return path
@@ -53,7 +55,7 @@ def test_damaged_pages_name_the_file_and_the_restore(tmp_path: Path) -> None:
     path = saved(tmp_path)
     damage(path)
     store = SqliteStore(path)
-    for read in (store.load, lambda: list(store.load_windows()), store.load_budgets, store.load_families, store.tokens):
+    for read in (lambda: load_all(store), lambda: store.tombstones(SiteId("web", 1)), store.tokens):
         with pytest.raises(StoreError, match=rf"{STATE_FILE} is damaged: .* countless restore FILE"):
             read()
     store.close()
@@ -86,7 +88,7 @@ def test_file_that_was_cut_or_overwritten_is_damage_to_all_commands(
     copy.write_bytes(sound)
     assert run_command("restore", str(copy), "--state-dir", str(path.parent)).returncode == 0
     with closing(SqliteStore(path)) as store:
-        assert store.load()
+        assert load_counters(store)
 
 
 def test_state_on_a_read_only_file_system_is_named_and_can_be_backed_up(
@@ -112,7 +114,7 @@ def test_state_on_a_read_only_file_system_is_named_and_can_be_backed_up(
     result = run_command("backup", str(copy), "--state-dir", str(path.parent))
     assert result.returncode == 0, result.stderr
     with closing(SqliteStore(copy)) as store:
-        assert set(store.load()) == {"hits"}
+        assert set(load_counters(store)) == {"hits"}
 
 
 def test_file_in_place_of_a_directory_or_of_a_copy_is_named(tmp_path: Path) -> None:
@@ -132,14 +134,14 @@ def test_file_in_place_of_a_directory_or_of_a_copy_is_named(tmp_path: Path) -> N
 def test_wrong_values_in_sound_pages_are_damage(tmp_path: Path) -> None:
     path = saved(tmp_path)
     store = SqliteStore(path)
-    store.load()  # writes what is in the journal to the tables
+    load_counters(store)  # writes what is in the journal to the tables
     store.close()
     with sqlite3.connect(path) as database:
-        database.execute("UPDATE counters SET departed = 'many'")
+        database.execute("UPDATE rows SET value = 'many'")
     database.close()
     store = SqliteStore(path)
-    with pytest.raises(StoreError, match=r"is damaged: .*ValueError"):
-        store.load()
+    with pytest.raises(StoreError, match=r"is damaged: .*JSONDecodeError"):
+        load_counters(store)
     store.close()
 
 

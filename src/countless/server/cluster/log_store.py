@@ -22,22 +22,14 @@ from nats.js import JetStreamContext
 from nats.js.api import Header
 from nats.js.errors import APIError, NotFoundError
 
-from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
 from countless.errors import CountlessError
 from countless.server.cluster.broker import BROKER_ERRORS, JETSTREAM_TIMEOUT_S, LOG_STREAM
-from countless.server.cluster.records import Body, Record, decode_body, decode_record, from_saved, split, to_saved
-from countless.server.storage.base import (
-    Changes,
-    Config,
-    SavedBudget,
-    SavedFamily,
-    StoreError,
-    Tombstone,
-    WindowFields,
-    WindowKey,
-)
+from countless.server.cluster.records import Body, Record, decode_body, decode_record, split
+from countless.server.storage.base import StoreError
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.storage.rows import Changes, KeyRows, Tombstone, decode, encode
+from countless.wire.keys import Key
 from countless.wire.nats_subjects import log_subject
 
 T = TypeVar("T")
@@ -113,23 +105,14 @@ class LogStore:
             self._apply(decode_body(b"".join(part.body for part in self._parts_read)))
 
     def _apply(self, body: Body) -> None:
-        for saved in body.saves:
-            self._replica.save_at(from_saved(saved), saved.saved_at)
+        for second, changes in body.saves:
+            self._replica.save_at(changes, second)
         self._replica.raise_tombstone_horizon(body.tombstone_horizon)
 
     # Reading the replica
 
-    def load(self) -> dict[str, tuple[Config, PersistentState]]:
-        return self._replica.load()
-
-    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
-        return self._replica.load_windows()
-
-    def load_budgets(self) -> dict[str, SavedBudget]:
-        return self._replica.load_budgets()
-
-    def load_families(self) -> dict[str, SavedFamily]:
-        return self._replica.load_families()
+    def load(self, kind: str) -> Iterator[tuple[Key, KeyRows]]:
+        return self._replica.load(kind)
 
     def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         return self._replica.tombstones(site_id)
@@ -138,7 +121,8 @@ class LogStore:
         return self._replica.tombstone_horizon()
 
     def debug_state(self) -> dict[int, Changes]:
-        return self._replica.snapshot()
+        """The whole state, as the next owner reads it."""
+        return {second: decode(encode(changes)) for second, changes in self._replica.snapshot().items()}
 
     # Saving
 
@@ -146,13 +130,13 @@ class LogStore:
         """Records are encoded here and not in the loop's thread: those of 20,000 counters take 0.1 s."""
         if self._saving is None or self._saving[0] is not changes:  # else this is another attempt
             self._saving = changes, int(self._wall_clock())
-            self._unsent += self._records(Body([to_saved(*self._saving)]))
+            self._unsent += self._records(Body([(self._saving[1], changes)]))
         self._wait_for(self._append_changes())
         self._replica.save_at(*self._saving)
         self._saving = None
         if self._messages > self.compact_after_messages:
-            saves = [to_saved(part, saved_at) for saved_at, part in self._replica.snapshot().items()]
-            records = self._records(Body(saves, self._replica.tombstone_horizon()))
+            whole_state = Body([*self._replica.snapshot().items()], self._replica.tombstone_horizon())
+            records = self._records(whole_state)
             with suppress(BrokerUnavailable):  # the next save appends what is left of it
                 self._wait_for(self._compact(records))
 

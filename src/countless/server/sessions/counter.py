@@ -4,20 +4,26 @@ Readers see an answer only once it is saved: a total that was shown and then for
 """
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from time import time
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from countless.core.answer import Answer, State
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
+from countless.core.messages import SiteId
 from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
-from countless.server.storage.base import Config, WindowKey
+from countless.server.settings import Config
+from countless.server.storage.rows import KeyRows, Publish, Rows, Saved, alone, row_of, value_of, values_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key
+
+OnChange = Callable[[Saved], None]
 
 
 class Traffic:
@@ -49,10 +55,15 @@ class PlanKey(NamedTuple):
 
 
 class Watched:
-    """What readers may wait for. `health` says whether they see what is known now."""
+    """What readers may wait for, and what is saved. `health` says whether they see what is known now; `on_change` is
+    called with it when its rows are part of the next save.
+    """
 
-    def __init__(self, health: SaveHealth | None = None) -> None:
+    part_of: Saved | None = None
+
+    def __init__(self, health: SaveHealth | None = None, on_change: OnChange | None = None) -> None:
         self.health = health or SaveHealth()
+        self.on_change = on_change or _ignore
         self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
 
     @property
@@ -67,9 +78,52 @@ class Watched:
             self._changed.set()
             self._changed = None
 
+    @abstractmethod
+    def take(self, rows: Rows) -> Publish:
+        """See `Saved`."""
+
+
+class CounterWindows(Saved, Protocol):
+    """A counter with windows, as one of them knows it."""
+
+    def note(self, period: int, answer: Answer) -> None:
+        """The answer of an open window, which is about to be saved."""
+
+
+class CounterFields(NamedTuple):
+    """What is saved of a counter beside its config and the counts of its sites.
+
+    A counter with windows has no sites. Its `round` is the first period that is kept, `departed` the total of earlier
+    ones; its published estimate is at least `published`.
+    """
+
+    round: int
+    published: int | float
+    departed: int
+
+
+def config_of(key: Key, rows: KeyRows) -> Config:
+    return value_of(key, rows, "config", Config)
+
+
+def fields_of(key: Key, rows: KeyRows) -> CounterFields:
+    return value_of(key, rows, "state", CounterFields)
+
+
+def state_of(key: Key, rows: KeyRows) -> PersistentState:
+    counts = values_of(key, rows, "site", int)
+    return PersistentState(*fields_of(key, rows), tuple((SiteId(*place), n) for place, n in counts))
+
 
 class Counter(Watched):
-    """A counter without windows, or one window of a counter: then `floor` is the window's."""
+    """A counter without windows, or one window of a counter: then `part_of` is the counter, and `floor` the window's.
+
+    | row      | of each | value                 |
+    |----------|---------|-----------------------|
+    | `config` | counter | `Config`              |
+    | `state`  | counter | `CounterFields`       |
+    | `site`   | site    | the count, an integer |
+    """
 
     def __init__(
         self,
@@ -77,18 +131,23 @@ class Counter(Watched):
         config: Config,
         saved_state: PersistentState | None = None,
         *,
+        part_of: CounterWindows | None = None,
         floor: int = 0,
         expected_sites: int = 1,
         traffic: Traffic | None = None,
         health: SaveHealth | None = None,
+        on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        super().__init__(health)
+        super().__init__(health, on_change)
         self.key = key
         self.name = str(key)
         self.config = config
-        self.window = WindowKey(key.name, key.period) if key.is_window else None
+        self.part_of: CounterWindows | None = part_of
         self.floor = floor
+        self._changed_config = False
+        self._changed_sites: set[SiteId] = set()  # whose counts may have changed
+        self._gone_sites: dict[SiteId, None] = {}  # that have left
         scheme = scheme_named(config.scheme, config.adversary, may_block=False)  # the planner computes plans ahead
         self.coordinator = Coordinator(
             self.name,
@@ -107,10 +166,53 @@ class Counter(Watched):
 
     def reconfigured(self, config: Config) -> "Counter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
-        after = Counter(self.key, config, self.coordinator.saved_state, health=self.health)
+        after = Counter(self.key, config, self.coordinator.saved_state, health=self.health, on_change=self.on_change)
         after.traffic, after.recovering = self.traffic, False
         after._published, after._changed = self._published, self._changed
+        after._changed_sites, after._gone_sites = self._changed_sites, self._gone_sites
         return after
+
+    # Saving
+
+    def mark(self) -> None:
+        """The round or the answer may have changed."""
+        self.on_change(self)
+
+    def mark_site(self, site_id: SiteId) -> None:
+        """The count of a site, and so the answer, may have changed."""
+        self._changed_sites.add(site_id)
+        self.on_change(self)
+
+    def mark_left(self, site_id: SiteId) -> None:
+        self._changed_sites.discard(site_id)
+        self._gone_sites[site_id] = None
+        self.on_change(self)
+
+    def mark_config(self) -> None:
+        """It is new, or has another config."""
+        self._changed_config = True
+        self.on_change(self)
+
+    def take(self, rows: Rows) -> Publish:
+        coordinator = self.coordinator
+        answer = coordinator.answer
+        own = rows.get(self.key)  # of a window its counter may have added one
+        if own is None:
+            own = rows[self.key] = {}
+        own["state"] = alone(CounterFields(answer.round, answer.published, coordinator.departed))
+        if self._changed_config:
+            own["config"] = alone(self.config)
+            self._changed_config = False
+        if self._changed_sites or self._gone_sites:
+            sites = [row_of(site_id, None) for site_id in self._gone_sites] if self._gone_sites else []
+            for site_id in self._changed_sites:
+                site, incarnation, part = site_id
+                sites.append((str(site), incarnation, part, coordinator.reported_by(site_id)))
+            own["site"] = sites
+            self._changed_sites, self._gone_sites = set(), {}
+        if self.part_of is not None:
+            self.part_of.note(self.key.period, answer)
+        return partial(self.publish, answer)
 
     @property
     def published_answer(self) -> Answer:
@@ -156,3 +258,7 @@ class Counter(Watched):
         eta = round_eta(context.delta, context.round)
         key = PlanKey(config.scheme, config.adversary, sites, slots, context.alpha, eta)
         return key, context._replace(counts=(), running=None)
+
+
+def _ignore(saved: Saved) -> None:
+    pass

@@ -57,7 +57,7 @@ class CounterMessages:
             counter, site_id = self._membership.lookup(session, key)
         outbox = counter.coordinator.receive(site_id, message)
         counter.traffic.add_up(size)
-        self._pipeline.pending.mark_site(counter.name, site_id)
+        counter.mark_site(site_id)
         if outbox:
             self._dispatcher.dispatch(counter, outbox)
 
@@ -80,7 +80,7 @@ class CounterMessages:
         if session.join(key if site_id.part else counter.key, site_id):  # one key for all sessions
             self._tombstones.add(session.peer, session.site_id, [(key.windows if key.is_window else key, None)])
         counter.traffic.add_up(size)
-        self._pipeline.pending.mark_site(counter.name, site_id)
+        counter.mark_site(site_id)
         return self._dispatcher.dispatch(counter, outbox)
 
     def on_leave(self, session: Session, connection: Connection, leave: Leave, size: float) -> None:

@@ -13,7 +13,7 @@ class Dispatcher:
 
     def dispatch(self, counter: Counter, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
-        self._pipeline.pending.mark_counter(counter.name)
+        counter.mark()
         for site_id, message in outbox:
             site, incarnation, part = site_id
             key = counter.key.of_part(part) if part else counter.key

@@ -29,8 +29,8 @@ from countless.server.sessions.registry import CounterRegistry
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
 from countless.server.settings import Settings
-from countless.server.storage.base import Tombstone, What
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import Tombstone, What
 from countless.wire.keys import BUDGET, FAMILY, Key
 
 log = logging.getLogger("countless.sessions")
@@ -197,13 +197,14 @@ class SessionLifecycle:
             self._registry.windowed[counter.key.name].sweep_at = -inf
         if key.is_window and not with_count:
             first = session.windows_left[key.windows] = max(session.windows_left[key.windows], key.period + 1)
-            tombstone = Tombstone(session.site_id, key.windows, What.WATERMARK, None, first)
+            tombstone = Tombstone(session.site_id, key.windows, What.WATERMARK, first)
         else:
             session.left.add(key)
             session.delivered |= session.inherited
             if key.is_window:
                 self._tombstones.add(session.peer, session.site_id, [(key, None)])
-            tombstone = Tombstone(session.site_id, key, What.COUNT, None, count)
-        self._pipeline.pending.mark_departed(counter.name, site_id, tombstone)
+            tombstone = Tombstone(session.site_id, key, What.COUNT, count)
+        counter.mark_left(site_id)
+        self._pipeline.add_tombstones(tombstone)
         self._dispatcher.dispatch(counter, outbox)
         return counter

@@ -1,21 +1,21 @@
 """All counters by name, and the limits on how many there may be. Every change is marked for the next commit."""
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 from itertools import groupby
 
 from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
-from countless.server.sessions.counter import Counter
+from countless.server.sessions.counter import Counter, CounterFields, config_of, fields_of, state_of
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.beginning import begin_windows, require_no_site, require_same_calendar
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
-from countless.server.settings import Settings, require_config
-from countless.server.storage.base import Config, CounterFields, WindowFields, WindowKey
+from countless.server.settings import Config, Settings, require_config
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import KeyRows
 from countless.wire.keys import (
     COUNTER,
     Key,
@@ -39,14 +39,13 @@ class CounterRegistry:
         self,
         counters: dict[str, AnyCounter],
         trackers: dict[str, Counter],
-        windowed: dict[str, WindowedCounter],
         settings: Settings,
         pipeline: CommitPipeline,
         wall_clock: Callable[[], float],
     ) -> None:
         self.counters = counters
         self.trackers = trackers
-        self.windowed = windowed  # those of `counters` that have windows
+        self.windowed: dict[str, WindowedCounter] = {}  # those of `counters` that have windows
         self.labelled: dict[str, dict[str, None]] = {}  # by counter: its labelled series, and its overflow series
         self.overflowed: Tally[str] = Tally()  # by counter: series that were counted in its overflow series
         self._settings = settings
@@ -68,23 +67,18 @@ class CounterRegistry:
         parts = [self.counters[name]] if name in self.counters else []
         return parts + [self.counters[each] for each in self.labelled.get(name, ())]
 
-    def load(
-        self,
-        saved: Mapping[str, tuple[Config, PersistentState]],
-        windows: Iterable[tuple[WindowKey, WindowFields]],
-    ) -> None:
-        """Everything that a store has; windows in the order of their keys."""
-        loaded = {
-            name: WindowedCounter(name, config, self._wall_clock, CounterFields(*state[:3]), self._pipeline.health)
-            for name, (config, state) in saved.items()
-            if config.windows is not None
-        }
-        for name, rows in groupby(windows, key=lambda row: row[0].counter):
-            loaded[name].load(((key.period, fields) for key, fields in rows), saved)
-        opened = {tracker.name for counter in loaded.values() for tracker in counter.open.values()}
-        for name, (config, state) in saved.items():
-            if name not in opened:
-                self.add(loaded[name] if name in loaded else self._counter(name, config, state))
+    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
+        """Everything that a store has, in the order of its keys: windows come after their counter."""
+        for name, group in groupby(saved, key=lambda each: each[0].name):
+            own = iter(group)
+            key, rows = next(own)
+            config = config_of(key, rows)
+            if config.windows is None:
+                self.add(self._counter(name, config, state_of(key, rows)))
+            else:
+                counter = self._windowed(name, config, fields_of(key, rows))
+                counter.load(own)
+                self.add(counter)
 
     def add(self, counter: AnyCounter) -> None:
         """A counter that is new, or was loaded, with its open windows."""
@@ -119,18 +113,27 @@ class CounterRegistry:
         counter = self._new(name, config)
         self.add(counter)
         self._shares.add(name, peer)
-        self._pipeline.pending.mark_config(name, config)
-        if isinstance(counter, WindowedCounter):
-            self._pipeline.pending.mark_windows(name)
+        counter.mark_config()
         return counter
 
     def _new(self, name: str, config: Config) -> AnyCounter:
         if config.windows is not None:
-            return WindowedCounter(name, config, self._wall_clock, health=self._pipeline.health)
+            return self._windowed(name, config)
         return self._counter(name, config)
 
     def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> Counter:
-        return Counter(Key(COUNTER, name), config, saved, health=self._pipeline.health, wall_clock=self._wall_clock)
+        pipeline = self._pipeline
+        return Counter(
+            Key(COUNTER, name),
+            config,
+            saved,
+            health=pipeline.health,
+            on_change=pipeline.changed,
+            wall_clock=self._wall_clock,
+        )
+
+    def _windowed(self, name: str, config: Config, saved: CounterFields | None = None) -> WindowedCounter:
+        return WindowedCounter(name, config, self._wall_clock, saved, self._pipeline.health, self._pipeline.changed)
 
     def config_of(self, name: str) -> Config:
         """Of a counter that has labelled series only, it is that of the first of them."""
@@ -175,15 +178,15 @@ class CounterRegistry:
         if isinstance(part, WindowedCounter):
             part.reconfigure(config)
         elif config.windows is None:
+            self._pipeline.forget(part)
             after = self.counters[name] = self.trackers[name] = part.reconfigured(config)
         else:
             after = WindowedCounter.continuing(part, config, self._wall_clock)
             del self.trackers[name]
             self.counters[name] = self.windowed[name] = after
+            self._drop(part)
             part.notify()
-        self._pipeline.pending.mark_config(name, config)
-        if isinstance(after, WindowedCounter):
-            self._pipeline.pending.mark_windows(name)
+        after.mark_config()
         return after
 
     def remove(self, name: str) -> None:
@@ -200,13 +203,17 @@ class CounterRegistry:
             for tracker in counter.open.values():
                 del self.trackers[tracker.name]
                 self._window_shares.remove(tracker.name)
-                self._pipeline.pending.mark_window_closed(tracker.name)
-            self._pipeline.pending.mark_windows_deleted(name)
-            self._pipeline.pending.mark_deleted(counter.key)  # its watermarks
+                self._pipeline.forget(tracker)
         else:
             del self.trackers[name]
-            self._pipeline.pending.mark_deleted(counter.key)
+        self._drop(counter)
+        self._pipeline.forget_tombstones(counter.key, Key(COUNTER, name))
         counter.notify()
+
+    def _drop(self, counter: AnyCounter) -> None:
+        """It is not saved any more; a counter with windows with all of them."""
+        self._pipeline.forget(counter)
+        self._pipeline.drop(counter.key)
 
     # Where sites are counted
 
@@ -245,26 +252,26 @@ class CounterRegistry:
         tracker = counter.open_window(window.period)
         self.trackers[tracker.name] = tracker
         self._window_shares.add(tracker.name, peer)
-        self._pipeline.pending.mark_config(tracker.name, tracker.config)
-        self._pipeline.pending.mark_windows(counter.name, [window.period])
+        tracker.mark_config()
+        counter.mark([window.period])
         return tracker
 
     def close_window(self, counter: WindowedCounter, period: int) -> None:
         tracker = counter.close_window(period)
         del self.trackers[tracker.name]
         self._window_shares.remove(tracker.name)
-        self._pipeline.pending.mark_window_closed(tracker.name)
-        self._pipeline.pending.mark_windows(counter.name, {period} | counter.move_losses([period]))
+        self._drop(tracker)
+        counter.mark({period} | counter.move_losses([period]))
 
     def drop_windows(self, counter: WindowedCounter) -> None:
         dropped = counter.drop_windows()
         if dropped:
-            self._pipeline.pending.mark_windows(counter.name, {*dropped} | counter.move_losses(dropped))
+            counter.mark({*dropped} | counter.move_losses(dropped))
 
     def lose_site(self, name: str, oldest: int, newest: int) -> None:
         """A member of these windows of a counter was retired."""
         self.windowed[name].lose_site(oldest, newest)
-        self._pipeline.pending.mark_windows(name, [oldest])
+        self.windowed[name].mark([oldest])
 
     def _config_for(self, key: Key) -> Config:
         """Of a counter that a site uses for the first time."""

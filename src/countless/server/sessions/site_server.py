@@ -23,12 +23,10 @@ from countless.errors import ProtocolError
 from countless.server.connection import Connection
 from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.budgets.budgets import Budgets
-from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.sessions.counter import Counter
 from countless.server.sessions.counter_messages import CounterMessages
 from countless.server.sessions.dispatcher import Dispatcher
 from countless.server.sessions.families.families import Families
-from countless.server.sessions.families.family import ServedFamily
 from countless.server.sessions.families.registry import FamilyRegistry
 from countless.server.sessions.families.tombstones import known_counts_of, known_items_of
 from countless.server.sessions.families.windowed_family import AnyFamily
@@ -40,9 +38,9 @@ from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Sessi
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
 from countless.server.sessions.windows.sweeps import WindowSweeps
 from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
-from countless.server.settings import Settings
-from countless.server.storage.base import Config, StateStore, Tombstone, What
+from countless.server.settings import Config, Settings
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import StateStore, Tombstone, What
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.server.turns import Turns
@@ -63,7 +61,7 @@ from countless.wire.frames import (
     retired_items,
 )
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
-from countless.wire.keys import COUNTER, Key
+from countless.wire.keys import BUDGET, COUNTER, FAMILY, Key
 
 PRUNE_INTERVAL_S = 60.0
 CLOCK_READINGS = 10  # one in each interval; tombstones are as old as the earliest reading says
@@ -101,15 +99,11 @@ class SiteServer:
         self._wall_clock = wall_clock
         self._last_prune = clock()
         self._readings: deque[float] = deque(maxlen=CLOCK_READINGS)  # of the wall clock
-        budgets: dict[str, BudgetPeriods] = {}
         trackers: dict[str, Counter] = {}
-        windowed: dict[str, WindowedCounter] = {}
-        families: dict[str, ServedFamily] = {}  # and windows of families
         self.health = SaveHealth(clock)
         self.health.on_change = self._notify_readers
-        self._pipeline = CommitPipeline(store, trackers, budgets, windowed, families, self.health)
+        self._pipeline = CommitPipeline(store, self.health)
         self.budgets = Budgets(
-            by_name=budgets,
             sessions=self.sessions,
             pipeline=self._pipeline,
             clock=clock,
@@ -118,8 +112,8 @@ class SiteServer:
             max_share=settings.max_share,
         )
         self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
-        self._registry = CounterRegistry(self.counters, trackers, windowed, settings, self._pipeline, wall_clock)
-        self._family_registry = FamilyRegistry(families, lambda: self.names, settings, self._pipeline, wall_clock)
+        self._registry = CounterRegistry(self.counters, trackers, settings, self._pipeline, wall_clock)
+        self._family_registry = FamilyRegistry(lambda: self.names, settings, self._pipeline, wall_clock)
         self.families = Families(
             registry=self._family_registry,
             sessions=self.sessions,
@@ -167,18 +161,18 @@ class SiteServer:
         self.dropped["counter refused"] += 1
 
     def _recover(self) -> None:
-        now, saved = self._clock(), self._store.load()
-        self._registry.load(saved, self._store.load_windows())
-        for name, tracker in self._registry.trackers.items():
-            for site_id, _ in saved[name][1].known:
+        now = self._clock()
+        self._registry.load(self._store.load(COUNTER))
+        for tracker in self._registry.trackers.values():
+            for site_id, _ in tracker.coordinator.saved_state.known:
                 session = self.sessions.open(site_id._replace(part=""), now)
                 if site_id.part:
                     session.join(tracker.key.of_part(site_id.part), site_id)
                 else:  # one id object for all counters of a session: with thousands of them that saves memory
                     session.join(tracker.key, session.site_id)
             self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
-        self.budgets.recover(self._store.load_budgets())
-        self.families.recover(self._store.load_families())
+        self.budgets.recover(self._store.load(BUDGET))
+        self.families.recover(self._store.load(FAMILY))
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
@@ -194,12 +188,12 @@ class SiteServer:
         return False
 
     def _set_left(self, session: Session, tombstones: Iterable[Tombstone]) -> None:
-        for _, key, what, _, value in tombstones:
+        for _, key, what, value, _ in tombstones:
             if what is What.WATERMARK:
                 session.windows_left[key] = max(value, session.windows_left.get(key, 0))
             else:
                 session.left.add(key)  # it is not a member any more
-                session.delivered |= what is What.COUNT  # perhaps by another process
+                session.delivered |= what is not What.LEFT  # perhaps by another process
 
     # Lifecycle
 
@@ -281,7 +275,7 @@ class SiteServer:
             self._readings.append(self._wall_clock())
             if len(self._readings) == CLOCK_READINGS:
                 before = int(min(self._readings) - self.settings.remember_for)
-                self._pipeline.pending.prune_tombstones(before)
+                self._pipeline.prune_tombstones(before)
                 self.tombstones.forget(before)
         yield from self.planner.plan_in_slices(self._registry.trackers.values())
 

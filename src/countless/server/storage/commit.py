@@ -1,27 +1,22 @@
 """The commit pipeline: changes are saved, then answers are published, then messages are sent. Always in this order.
 
-The site server passes inputs to the core at once and marks here what they changed. While the store writes one batch in
+The site server passes inputs to the core at once and says here what they changed. While the store writes one batch in
 its own thread, the next batch collects: under load hundreds of inputs share a save, and an input waits for at most two.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from countless.core.messages import SiteId
 from countless.server.connection import Connection
-from countless.server.storage.base import Changes, StateStore, StoreError
-from countless.server.storage.pending import (
-    PendingChanges,
-    PersistentBudget,
-    PersistentCounter,
-    PersistentFamily,
-    PersistentWindows,
-)
+from countless.server.storage.base import StoreError
+from countless.server.storage.rows import Changes, Dropped, Publish, Saved, StateStore, Tombstone
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.wire.frames import DownItem, SyncAck
+from countless.wire.keys import Key
 
 log = logging.getLogger("countless.commit")
 
@@ -39,7 +34,7 @@ class Batch(NamedTuple):
     """Saved, then published, then sent."""
 
     changes: Changes
-    publications: list[Callable[[], None]]
+    publications: list[Publish]
     outgoing: Outgoing
     flushed: asyncio.Event  # set when it has been sent
 
@@ -47,25 +42,50 @@ class Batch(NamedTuple):
 class CommitPipeline:
     """Belongs to the loop's thread; only `StateStore.save` runs in another."""
 
-    def __init__(
-        self,
-        store: StateStore,
-        counters: Mapping[str, PersistentCounter],
-        budgets: Mapping[str, PersistentBudget] | None = None,
-        windowed: Mapping[str, PersistentWindows] | None = None,
-        families: Mapping[str, PersistentFamily] | None = None,
-        health: SaveHealth | None = None,
-    ) -> None:
+    def __init__(self, store: StateStore, health: SaveHealth | None = None) -> None:
         self.health = health or SaveHealth()
         self.save_seconds = Timings()
         self._work = asyncio.Event()
-        self.pending = PendingChanges(self._work.set, counters, budgets, windowed, families)
         self._store = store
+        self._changed: dict[Saved, None] = {}  # since the last batch was taken
+        self._changes = Changes()  # of the next batch, but for the rows of what has changed
         self._outgoing: Outgoing = {}
         self._unsaved: Batch | None = None  # the batch that is being saved; kept if that is cancelled or fails
         self._ready: asyncio.Queue[Batch] = asyncio.Queue()  # saved, to be sent
         self._flushed = asyncio.Event()  # set when the batch that collects now has been sent
         self._writer = ThreadPoolExecutor(1, "countless-commit")
+
+    # What the next batch saves
+
+    def changed(self, saved: Saved) -> None:
+        """Its rows are part of the next batch. They are read when that is taken, so that any number of changes is saved
+        once.
+        """
+        if saved not in self._changed:
+            self._changed[saved] = None
+            self._work.set()
+
+    def forget(self, saved: Saved) -> None:
+        """It is not saved any more, nor what has changed of it so far."""
+        self._changed.pop(saved, None)
+
+    def drop(self, key: Key, site_id: SiteId | None = None) -> None:
+        """All rows that the key, or this site of it, has in the store."""
+        self._changes.dropped.append(Dropped(key, site_id))
+        self._work.set()
+
+    def forget_tombstones(self, *keys: Key) -> None:
+        self._changes.forgotten += keys
+        self._changes.tombstones = [each for each in self._changes.tombstones if each.key not in keys]
+        self._work.set()
+
+    def add_tombstones(self, *tombstones: Tombstone) -> None:
+        self._changes.tombstones += tombstones
+        self._work.set()
+
+    def prune_tombstones(self, before: int) -> None:
+        self._changes.prune_before = before
+        self._work.set()
 
     # What the next batch sends
 
@@ -87,7 +107,7 @@ class CommitPipeline:
 
     def debug_state(self) -> dict[str, int]:
         return {
-            "changed_sites": self.pending.changed_sites,
+            "changed": len(self._changed),
             "queued_items": sum(map(len, self._outgoing.values())),
         }
 
@@ -190,10 +210,24 @@ class CommitPipeline:
             await asyncio.sleep(RETRY_S)
 
     def _take_batch(self) -> Batch:
-        changes, publications = self.pending.take()
+        changes, publications = self._take_changes()
         outgoing, self._outgoing = self._outgoing, {}
         flushed, self._flushed = self._flushed, asyncio.Event()
         return Batch(changes, publications, outgoing, flushed)
+
+    def _take_changes(self) -> tuple[Changes, list[Publish]]:
+        """A counter with windows comes after its windows, because what it publishes is their sum."""
+        changes, self._changes = self._changes, Changes()
+        changed, self._changed = self._changed, {}
+        wholes = {each.part_of: None for each in changed if each.part_of is not None}
+        for whole in wholes:
+            changed.pop(whole, None)
+        publications = []
+        for saved in (*changed, *wholes):
+            publish = saved.take(changes.rows)
+            if publish is not None:
+                publications.append(publish)
+        return changes, publications
 
 
 async def _send(outgoing: Outgoing) -> None:

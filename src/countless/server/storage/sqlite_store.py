@@ -1,7 +1,7 @@
 """The SQLite store: one file in WAL mode.
 
-Rows that change with every report are appended to a journal, one entry for each save, and written to their tables later
-(`journal.py`). Rows that change rarely are written to their tables at once.
+A save appends its rows to a journal as one entry; they are written to their table later (`journal.py`). Tombstones are
+written at once, and what is dropped is deleted at once.
 """
 
 import sqlite3
@@ -9,38 +9,25 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple
+from itertools import groupby
+from json import loads
+from operator import itemgetter
 from pathlib import Path
+from sys import intern
 from threading import Lock
 from time import time
 
 import msgspec
 
-from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.core.windows.rule import WindowRule
-from countless.server.storage.base import (
-    Changes,
-    Config,
-    CounterFields,
-    SavedBudget,
-    SavedFamily,
-    StoreError,
-    Token,
-    Tombstone,
-    WindowFields,
-    WindowKey,
-    parse_total,
-    site_of_text,
-    tombstone_of_text,
-    tombstone_text,
-)
-from countless.server.storage.budget_tables import load_budgets, write_budgets
-from countless.server.storage.family_tables import delete_families, drop_families, load_families, write_families
-from countless.server.storage.journal import Fold, Journal, decode_entry, encode_entry
+from countless.server.storage.base import StoreError, Token
+from countless.server.storage.journal import Fold, Journal
 from countless.server.storage.problems import damaged, explained
+from countless.server.storage.rows import Changes, KeyRows, Tombstone, What, decode, encode
 from countless.server.storage.schema import create_tables, is_empty
 from countless.token_file import ensure_private
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
+from countless.wire.keys import ALL, Key
 
 CHECKPOINT_PAGES = 1_000  # size of the WAL from which a checkpoint also restarts it
 MAX_WAL_PAGES = 50_000  # 200 MB, after which the writer itself makes a checkpoint
@@ -48,41 +35,30 @@ MAX_PRUNED = 20_000  # tombstones, in one save
 ROWS_PER_SAVE = 500  # that a fold writes to each table with one save: some milliseconds
 ENTRIES_PER_SAVE = 200  # that a fold deletes with one save, when all rows are written: some milliseconds
 
-# The writer's thread shares the interpreter's lock with the event loop and may wait for it at every statement. So the
-# rows of a table travel as one JSON text, and SQLite takes it apart in one statement, without that lock.
-_CONFIGURE = "INSERT OR REPLACE INTO counters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_SET_COUNTERS = """
-UPDATE counters
-SET round = json_extract(value, '$[1]'), published = json_extract(value, '$[2]'), departed = json_extract(value, '$[3]')
-FROM json_each(?) WHERE name = json_extract(value, '$[0]')
-"""
-_SET_SITES = """
-INSERT OR REPLACE INTO sites
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-json_extract(value, '$[3]') FROM json_each(?)
-"""
-_REMOVE_SITES = """
-DELETE FROM sites WHERE (counter, site, incarnation) IN
-(SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?))
-"""
+# The writer's thread shares the interpreter's lock with the event loop and may wait for it at every statement. So rows
+# travel as one JSON text, and SQLite takes it apart in one statement, without that lock.
+_COLUMNS = ("kind", "name", "calendar", "period", "site", "incarnation", "what", "label")
+_PLACE = ", ".join(_COLUMNS)
+_FIELDS = ", ".join(f"json_extract(value, '$[{number}]')" for number in range(len(_COLUMNS)))
+_SET_ROWS = f"INSERT OR REPLACE INTO rows SELECT {_FIELDS}, json_extract(value, '$[8]') FROM json_each(?)"  # noqa: S608  # constants
+_REMOVE_ROWS = f"DELETE FROM rows WHERE ({_PLACE}) IN (SELECT {_FIELDS} FROM json_each(?))"  # noqa: S608  # constants
+_OF_KEY = "kind = ? AND name = ? AND calendar = ? AND period = ?"
+_DROP_KEY = f"DELETE FROM rows WHERE {_OF_KEY}"  # noqa: S608  # constants
+_DROP_WINDOWS = "DELETE FROM rows WHERE kind = ? AND name = ? AND calendar = ?"
+_DROP_SITE = f"{_DROP_KEY} AND site = ? AND incarnation = ?"
+_LOAD = f"SELECT {_PLACE}, value FROM rows WHERE kind = ?"  # noqa: S608  # constants; in the order of the key
+_SET_TOMBSTONES = f"""
+INSERT OR REPLACE INTO tombstones
+SELECT {_FIELDS}, json_extract(value, '$[8]'), json_extract(value, '$[9]') FROM json_each(?)
+"""  # noqa: S608  # constants
+_FORGET = f"DELETE FROM tombstones WHERE {_OF_KEY}"  # noqa: S608  # constants
 _DELETE_ENTRIES = """
 DELETE FROM journal WHERE number IN (SELECT number FROM journal WHERE number <= ? ORDER BY number LIMIT ?)
 """
-_SET_TOMBSTONES = """
-INSERT OR REPLACE INTO gone
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-json_extract(value, '$[3]'), json_extract(value, '$[4]') FROM json_each(?)
-"""
-_SET_WINDOWS = """
-INSERT OR REPLACE INTO windows
-SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]') FROM json_each(?)
-"""
-_REMOVE_WINDOW = "DELETE FROM windows WHERE counter = ? AND period = ?"  # IN would read all windows of the counter
 _PRUNE = """
-DELETE FROM gone WHERE (site, incarnation) IN
-(SELECT site, incarnation FROM gone AS old WHERE ended < :before AND incarnation < :first_later AND NOT EXISTS
-(SELECT 1 FROM gone WHERE site = old.site AND incarnation = old.incarnation AND ended >= :before)
+DELETE FROM tombstones WHERE (site, incarnation) IN
+(SELECT site, incarnation FROM tombstones AS old WHERE ended < :before AND incarnation < :first_later AND NOT EXISTS
+(SELECT 1 FROM tombstones WHERE site = old.site AND incarnation = old.incarnation AND ended >= :before)
 ORDER BY ended LIMIT :most) RETURNING incarnation
 """
 
@@ -169,42 +145,23 @@ class SqliteStore:
 
     # State
 
-    def load(self) -> dict[str, tuple[Config, PersistentState]]:
-        with self._loading():
-            return self._load()
+    def load(self, kind: str) -> Iterator[tuple[Key, KeyRows]]:
+        self._fold_all()
+        with self._locked(), self._loading():
+            for key, rows in groupby(self._db.execute(_LOAD, (kind,)), key=itemgetter(0, 1, 2, 3)):
+                found: KeyRows = {}
+                for *_, site, incarnation, what, label, value in rows:
+                    found.setdefault(what, []).append((intern(site), incarnation, intern(label), loads(value)))
+                yield Key(*key), found
 
-    def _load(self) -> dict[str, tuple[Config, PersistentState]]:
-        with self._transaction():
+    def _fold_all(self) -> None:
+        """Write the rows of all entries to the table."""
+        with self._loading(), self._transaction():
             journal, self._journal = self._read_journal(), None
-            self._begin_fold(journal)
+            journal.begin_fold()
             while journal.fold is not None:
                 self._continue_fold(journal, journal.fold, sys.maxsize, sys.maxsize)
-            counters = self._db.execute("SELECT * FROM counters ORDER BY name").fetchall()
-            sites = self._db.execute("SELECT * FROM sites").fetchall()
         self._journal = journal
-        counts: dict[str, list[tuple[SiteId, int]]] = {name: [] for name, *_ in counters}
-        for counter, site, incarnation, count in sites:
-            counts[counter].append((site_of_text(site, incarnation), int(count)))
-        return {
-            name: (
-                Config(alpha, delta, scheme, adversary, label_cap, _parse_windows(name, windows)),
-                PersistentState(number, parse_total(published), int(departed), tuple(counts[name])),
-            )
-            for name, alpha, delta, scheme, adversary, label_cap, number, published, departed, windows in counters
-        }
-
-    def load_windows(self) -> Iterator[tuple[WindowKey, WindowFields]]:
-        with self._locked(), self._loading():
-            for counter, period, floor, total, *lost in self._db.execute("SELECT * FROM windows"):  # in the key's order
-                yield WindowKey(counter, period), WindowFields(int(floor), int(total) if total else None, *lost)
-
-    def load_budgets(self) -> dict[str, SavedBudget]:
-        with self._locked(), self._loading():
-            return load_budgets(self._db)
-
-    def load_families(self) -> dict[str, SavedFamily]:
-        with self._locked(), self._loading():
-            return load_families(self._db)
 
     def save(self, changes: Changes) -> None:
         try:
@@ -214,72 +171,48 @@ class SqliteStore:
                     self._continue_fold(journal, journal.fold, ROWS_PER_SAVE, ENTRIES_PER_SAVE)
                 self._write(changes, journal)
                 if journal.fold_is_due:
-                    self._begin_fold(journal)
+                    journal.begin_fold()
             self._journal = journal
         except StoreError as error:
             raise StoreError(f"save failed: {error}") from error
 
     def _read_journal(self) -> Journal:
         journal = Journal()
-        for (entry,) in self._db.execute("SELECT lines FROM journal ORDER BY number"):
-            journal.add(decode_entry(entry), len(entry))
+        for journal.last, entry in self._db.execute("SELECT number, lines FROM journal ORDER BY number"):
+            journal.add(decode(entry), len(entry))
         return journal
 
-    def _begin_fold(self, journal: Journal) -> None:
-        """Of all entries that the file has now."""
-        (last_entry,) = self._db.execute("SELECT max(number) FROM journal").fetchone()
-        journal.begin_fold(last_entry or 0)
-
     def _continue_fold(self, journal: Journal, fold: Fold, rows: int, entries: int) -> None:
-        """Write rows to the tables. When all are there, delete their entries, oldest first: if a
-        restart finds the rest of them, it still gets the last values.
+        """Write rows to the table. When all are there, delete their entries, oldest first: if a restart finds the rest
+        of them, it still gets the last values.
         """
         part = fold.take(rows)
         if part is not None:
-            self._execute(_SET_COUNTERS, part.counters)
-            self._execute(_SET_SITES, part.sites)
-            self._execute(_REMOVE_SITES, part.removed)
+            self._execute(_SET_ROWS, [row for row in part if row.value is not None])
+            self._execute(_REMOVE_ROWS, [row for row in part if row.value is None])
         elif self._db.execute(_DELETE_ENTRIES, (fold.last_entry, entries)).rowcount == 0:
             journal.fold = None
 
     def _write(self, changes: Changes, journal: Journal) -> None:
-        for table, column in (("counters", "name"), ("sites", "counter"), ("gone", "counter"), ("windows", "counter")):
-            removed = changes.deleted if table in ("gone", "windows") else changes.deleted + changes.closed
-            self._db.executemany(f"DELETE FROM {table} WHERE {column} = ?", [(name,) for name in removed])  # noqa: S608  # constants
-        self._db.executemany(
-            _CONFIGURE,
-            [
-                (
-                    *(name, c.alpha, c.delta, c.scheme, c.adversary, c.label_cap),
-                    *_as_text(changes.counters[name]),
-                    msgspec.json.encode(c.windows).decode() if c.windows else "",
-                )
-                for name, c in changes.configs.items()
-            ],
-        )
-        if changes.counters or changes.counts or changes.deleted or changes.closed:
-            entry = encode_entry(changes)
-            self._db.execute("INSERT INTO journal (lines) VALUES (?)", (entry,))
+        for key, site_id in changes.dropped:
+            if site_id is not None:
+                self._db.execute(_DROP_SITE, (*key, *site_id[:2]))
+            elif key.period == ALL:
+                self._db.execute(_DROP_WINDOWS, key[:3])
+            else:
+                self._db.execute(_DROP_KEY, key)
+        if changes.rows or changes.dropped:
+            entry = encode(Changes(changes.rows, changes.dropped))
+            journal.last += 1
+            self._db.execute("INSERT INTO journal VALUES (?, ?)", (journal.last, entry))
             journal.add(changes, len(entry))
-        self._db.executemany(_REMOVE_WINDOW, [key for key, fields in changes.windows.items() if fields is None])
-        self._execute(
-            _SET_WINDOWS,
-            [
-                (*key, str(fields.floor), "" if fields.total is None else str(fields.total), *fields[2:])
-                for key, fields in changes.windows.items()
-                if fields is not None
-            ],
-        )
-        write_budgets(self._db, changes)
-        delete_families(self._db, changes.deleted_families)
-        drop_families(self._db, changes.dropped_families)
-        write_families(self._db, self._execute, changes.families)
+        self._db.executemany(_FORGET, changes.forgotten)
         now = int(self._wall_clock())
         self._execute(
             _SET_TOMBSTONES,
             [
-                (site_id.site, site_id.incarnation, tombstone_text(key, what, label), str(value), now)
-                for site_id, key, what, label, value in changes.tombstones
+                (*site_id[:2], *key, what, label, str(value), now)
+                for site_id, key, what, value, label in changes.tombstones
             ],
         )
         if changes.prune_before is not None:
@@ -301,8 +234,11 @@ class SqliteStore:
 
     def tombstones(self, site_id: SiteId) -> list[Tombstone]:
         with self._locked(), self._loading():
-            rows = self._db.execute("SELECT counter, known FROM gone WHERE site = ? AND incarnation = ?", site_id[:2])
-            return [tombstone_of_text(site_id, text, int(value)) for text, value in rows.fetchall()]
+            rows = self._db.execute("SELECT * FROM tombstones WHERE site = ? AND incarnation = ?", site_id[:2])
+            return [
+                Tombstone(site_id, Key(*key), What(what), int(value), label)
+                for _, _, *key, what, label, value, _ in rows.fetchall()
+            ]
 
     def tombstone_horizon(self) -> int:
         with self._locked(), self._loading():
@@ -346,14 +282,3 @@ class SqliteStore:
         now = int(self._wall_clock())
         with self._transaction():
             self._db.executemany(statement, [(second, digest, now) for digest, second in uses.items()])
-
-
-def _as_text(fields: CounterFields) -> tuple[int, str, str]:
-    return fields.round, repr(fields.published), str(fields.departed)
-
-
-def _parse_windows(counter: str, rule: str) -> WindowRule | None:
-    try:
-        return msgspec.json.decode(rule, type=WindowRule) if rule else None
-    except msgspec.ValidationError as error:
-        raise StoreError(f"the windows of counter {counter!r} cannot be used here: {error}") from None

@@ -15,8 +15,7 @@ from countless.errors import InvalidParameter
 from countless.schemes.registry import ADVERSARIES, SchemeName
 from countless.server.http.api.schema_types import Anchor, Moment, described
 from countless.server.http.api.window_schemas import WindowsStatus
-from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA
-from countless.server.storage.base import Config
+from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA, Config
 from countless.wire.keys import MAX_NAME_CHARS
 
 

@@ -11,6 +11,7 @@ given up: its units come back (`rolling_units.py`).
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from countless.core.budget.amounts import MAX_AMOUNT
@@ -21,13 +22,13 @@ from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
 from countless.server.sessions.budgets.losses import BudgetLosses
-from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.sessions.budgets.periods import BudgetPeriods, SavedBudget
 from countless.server.sessions.budgets.restore import BudgetRestore
 from countless.server.sessions.budgets.templates import Templates, validate_budget_name
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED
-from countless.server.storage.base import SavedBudget
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import KeyRows
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
 from countless.wire.keys import BUDGET, Key, is_template
@@ -46,7 +47,6 @@ class Budgets:
 
     def __init__(
         self,
-        by_name: dict[str, BudgetPeriods],
         sessions: SessionTable,
         pipeline: CommitPipeline,
         clock: Callable[[], float],
@@ -54,7 +54,7 @@ class Budgets:
         restore_wait: float | None = None,
         max_share: float = 1.0,
     ) -> None:
-        self.by_name = by_name
+        self.by_name: dict[str, BudgetPeriods] = {}
         self.templates = Templates()
         self._sessions = sessions
         self._pipeline = pipeline
@@ -64,11 +64,12 @@ class Budgets:
         self._restore = BudgetRestore(restore_wait, clock)
         self.losses = BudgetLosses(self._find, self._dispatch, clock, sessions.used.joined)
 
-    def recover(self, saved: dict[str, SavedBudget]) -> None:
+    def recover(self, loaded: Iterable[tuple[Key, KeyRows]]) -> None:
         """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
 
         `BudgetRestore` says what happens if the state was restored from an older copy.
         """
+        saved = {name: SavedBudget.of(group) for name, group in groupby(loaded, key=lambda each: each[0].name)}
         for name in filter(is_template, saved):
             self.templates.add(name)
         for name, each in saved.items():
@@ -93,7 +94,10 @@ class Budgets:
         return self._restore.active
 
     def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
-        return BudgetPeriods(name, rule, self._clock, self._wall_clock, first_period, lambda: self._restore.waiting)
+        return BudgetPeriods(
+            *(name, rule, self._clock, self._wall_clock, first_period, lambda: self._restore.waiting),
+            on_change=self._pipeline.changed,
+        )
 
     def _add(self, budget: BudgetPeriods, peer: str = UNLIMITED) -> None:
         self.by_name[budget.name] = budget
@@ -127,7 +131,7 @@ class Budgets:
             self._dispatch(coordinator.budget, (), coordinator.return_units(units))
         drop = budget.rule.template is not None and budget.unused
         for coordinator in closed:
-            self._pipeline.pending.mark_period_closed(coordinator.budget)
+            self._drop_period(budget, coordinator)
             for site_id in coordinator.site_ids:
                 session = self._release(site_id, coordinator.budget)
                 if drop and session is not None:
@@ -135,7 +139,7 @@ class Budgets:
         if drop and budget.rule.template is not None:
             template = self.by_name[budget.rule.template]
             template.first_period = max(template.first_period, budget.first_period)
-            self._pipeline.pending.mark_budget(template.name)
+            template.mark()
             self._remove(budget)
 
     # Operators
@@ -169,7 +173,7 @@ class Budgets:
             raise InvalidParameter("max_names", rule.max_names, message=_MAX_NAMES)
         budget = self._new(name, rule)
         self._add(budget)
-        self._pipeline.pending.mark_budget(name)
+        budget.mark()
         return budget
 
     def _require_room(self, name: str) -> None:
@@ -206,7 +210,7 @@ class Budgets:
 
     def _set_rule(self, budget: BudgetPeriods, rule: BudgetRule) -> None:
         budget.set_rule(rule)
-        self._pipeline.pending.mark_budget(budget.name)
+        budget.mark()
         for session in self._sessions:
             if session.connection is not None and budget.name in session.rules_sent:
                 self._pipeline.send(session.connection, rule_item(budget.name, budget.rule))
@@ -221,7 +225,7 @@ class Budgets:
         budget = self.get(name)
         coordinator = budget.periods.get(budget.present)
         if coordinator is not None and budget.rolling is not None:
-            self._pipeline.pending.mark_period_closed(coordinator.budget)
+            self._drop_period(budget, coordinator)
             budget.start_again()
             for site_id in coordinator.site_ids:
                 session = self._release(site_id, coordinator.budget)
@@ -254,7 +258,13 @@ class Budgets:
         del self.by_name[budget.name]
         if budget.rule.template is not None:
             self.templates.drop_name(budget.rule.template, budget.name)
-        self._pipeline.pending.mark_budget_deleted(budget.name, budget.periods)
+        self._pipeline.forget(budget)
+        self._pipeline.drop(budget.key.windows)
+
+    def _drop_period(self, budget: BudgetPeriods, coordinator: BudgetCoordinator) -> None:
+        """A period is never opened again. Without periods the rule has the same key, so it is saved again, too."""
+        self._pipeline.drop(budget.key._replace(period=coordinator.budget.period))
+        budget.mark()
 
     # Sites
 
@@ -322,7 +332,7 @@ class Budgets:
         if self.templates.used_by(template, peer) >= max(1, int(most * self._max_share)):
             return f"{template!r} has as many names as one token may use (max_share of max_names)"
         self._add(budget, peer)
-        self._pipeline.pending.mark_budget(budget.name)
+        budget.mark()
         return ""
 
     def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
@@ -408,7 +418,7 @@ class Budgets:
     def _dispatch(self, budget_id: BudgetId, changed: Iterable[SiteId], outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: they are sent again when the site asks."""
         granted = [site_id for site_id, message in outbox if isinstance(message, Grant)]
-        self._pipeline.pending.mark_period(budget_id, (*changed, *granted))
+        self.by_name[budget_id.name].mark_period(budget_id.period, (*changed, *granted))
         for site_id, message in outbox:
             session = self._sessions.get(site_id)
             if session is None:

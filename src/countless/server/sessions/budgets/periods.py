@@ -10,22 +10,82 @@ A site decides by its own clock to which period a request belongs, so clocks may
 never opened again, also if our clock goes back: its accounts are deleted, and sites could spend its limit twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
-from countless.core.budget.state import BudgetState, PersistentState, Usage
+from countless.core.budget.state import BudgetState, PersistentState, SavedSite, Usage
+from countless.core.messages import SiteId
 from countless.server.sessions.budgets.rolling_units import RollingUnits
-from countless.server.storage.base import SavedBudget
+from countless.server.storage.base import StoreError
+from countless.server.storage.rows import KeyRows, Rows, Saved, alone, row_of, value_of, values_of
+from countless.wire.keys import BUDGET, Key
 
 MAX_GRACE_S = 86_400.0
 MAX_ENDED = 3
 MAX_OPEN_PERIODS = 8  # far more than clocks that go forward can open
 
 
+class BudgetFields(NamedTuple):
+    """What is saved of a budget beside its periods."""
+
+    rule: BudgetRule
+    first_period: int = 0  # earlier ones are closed for good
+
+
+class PeriodFields(NamedTuple):
+    """What is saved of a period of a budget beside its sites. The limit is in the rule."""
+
+    forgiven: int
+    gone: int
+    lost: int
+    round: int
+    resetting: bool
+
+
+class SavedPeriod(NamedTuple):
+    fields: PeriodFields
+    sites: dict[SiteId, SavedSite]
+
+    def state(self, limit: int) -> PersistentState:
+        forgiven, gone, lost, number, resetting = self.fields
+        return PersistentState(limit, forgiven, gone, number, tuple(self.sites.items()), (), lost, resetting)
+
+
+class SavedBudget(NamedTuple):
+    fields: BudgetFields
+    periods: dict[int, SavedPeriod]
+
+    @classmethod
+    def of(cls, loaded: Iterable[tuple[Key, KeyRows]]) -> "SavedBudget":
+        """The first has the rule, and a period of its own if the budget has only one."""
+        periods: dict[int, SavedPeriod] = {}
+        fields: BudgetFields | None = None
+        for key, rows in loaded:
+            fields = fields or value_of(key, rows, "rule", BudgetFields)
+            if "period" in rows:
+                sites = {SiteId(*place): site for place, site in values_of(key, rows, "holder", SavedSite)}
+                periods[key.period] = SavedPeriod(value_of(key, rows, "period", PeriodFields), sites)
+        if fields is None:
+            raise StoreError("a budget has no rows")
+        return cls(fields, periods)
+
+
 class BudgetPeriods:
-    """`clock` is monotonic, so a wrong wall clock that is corrected in time closes nothing."""
+    """`clock` is monotonic, so a wrong wall clock that is corrected in time closes nothing.
+
+    | row      | of each         | value          |
+    |----------|-----------------|----------------|
+    | `rule`   | budget          | `BudgetFields` |
+    | `period` | period          | `PeriodFields` |
+    | `holder` | site, of period | `SavedSite`    |
+
+    Without periods all of them have the same key.
+    """
+
+    part_of: Saved | None = None
 
     def __init__(
         self,
@@ -35,8 +95,10 @@ class BudgetPeriods:
         wall_clock: Callable[[], float],
         first_period: int = 0,
         restoring: Callable[[], bool] = lambda: False,
+        on_change: Callable[[Saved], None] = lambda saved: None,
     ) -> None:
         self.name = name
+        self.key = Key(BUDGET, name)
         self.rule = rule
         self.calendar = rule.calendar
         self.first_period = first_period  # earlier ones are closed for good
@@ -47,6 +109,9 @@ class BudgetPeriods:
         self._restoring = restoring  # whether a period that is opened now grants nothing yet
         self._rounds_before = 0  # of periods that are closed
         self._ended: dict[int, float] = {}  # by period: since when our clock has shown a later one
+        self._on_change = on_change
+        self._changed_fields = False
+        self._changed_periods: dict[int, set[SiteId]] = {}
 
     def load(self, saved: SavedBudget) -> None:
         for period, each in saved.periods.items():
@@ -58,7 +123,32 @@ class BudgetPeriods:
         """Forget all accounts. The caller deletes what is saved of them."""
         self._rounds_before = self.rounds
         self.periods.clear()
+        self._changed_periods.clear()
         self.rolling = None if self.rolling is None else RollingUnits(self.rule, self._clock)
+
+    # Saving
+
+    def mark(self) -> None:
+        """It is new, or its rule or its first period has changed."""
+        self._changed_fields = True
+        self._on_change(self)
+
+    def mark_period(self, period: int, sites: Iterable[SiteId]) -> None:
+        """A period has changed, and with it these sites of it."""
+        self._changed_periods.setdefault(period, set()).update(sites)
+        self._on_change(self)
+
+    def take(self, rows: Rows) -> None:
+        if self._changed_fields:
+            rows.setdefault(self.key, {})["rule"] = alone(BudgetFields(self.rule, self.first_period))
+        for number, sites in self._changed_periods.items():
+            period = self.periods[number]
+            fields = PeriodFields(period.forgiven, period.gone, period.lost, period.round, period.resetting)
+            changed = rows.setdefault(self.key._replace(period=number), {})
+            changed["period"] = alone(fields)
+            if sites:
+                changed["holder"] = [row_of(site_id, period.saved_site(site_id)) for site_id in sites]
+        self._changed_fields, self._changed_periods = False, {}
 
     # Reading
 
@@ -167,6 +257,7 @@ class BudgetPeriods:
                 self._ended.pop(period, None)
             elif number < ended - MAX_ENDED or now - self._ended.setdefault(period, now) >= self._grace(period):
                 closed.append(self.periods.pop(period))
+                self._changed_periods.pop(period, None)
                 self._rounds_before += closed[-1].round
                 self._ended.pop(period, None)
                 self.first_period = max(self.first_period, period + 1)

@@ -9,7 +9,7 @@ A window of a family is joined, saved and left like a family of its own. But an 
 remembered as for windows of counters: by one tombstone for each site and family, the first window that it has not left.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
 
@@ -26,8 +26,8 @@ from countless.server.sessions.families.session_labels import SessionLabels
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
-from countless.server.storage.base import SavedFamily, Tombstone, What
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import KeyRows, Tombstone, What
 from countless.wire.families import (
     FamilyJoin,
     FamilyLabels,
@@ -76,15 +76,14 @@ class Families:
     def get(self, name: str) -> AnyFamily:
         return self._registry.get(name)
 
-    def recover(self, saved: Mapping[str, SavedFamily]) -> None:
+    def recover(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
         """After a restart: the answers are `learning` until every member has joined again, or timed out."""
         self._registry.load(saved)
-        for name, family in saved.items():
-            key = self._registry.trackers[name].key
-            for site_id in family.members:
+        for family in self._registry.trackers.values():
+            for site_id in family.coordinator.site_ids:
                 session = self._sessions.open(site_id, self._clock())
-                session.families.add(key)
-                session.owed.ask(key)
+                session.families.add(family.key)
+                session.owed.ask(family.key)
 
     # What sites send
 
@@ -108,12 +107,12 @@ class Families:
             return self._on_report(session, family, report_of(item, session.labels[key]))
         if isinstance(item, FamilySync):
             outbox = family.coordinator.receive(session.site_id, sync_of(item))
-            self._pipeline.pending.mark_family_site(family.name, session.site_id)
+            family.mark_site(session.site_id)
             return self._dispatch(family, outbox)
         return self._on_leave(session, connection, family, item)
 
     def _on_report(self, session: Session, family: ServedFamily, report: Report) -> None:
-        name, site_id, known = family.name, session.site_id, family.coordinator.known
+        site_id, known = session.site_id, family.coordinator.known
         member, labels = family.coordinator.saved_member(site_id), len(known)
         counts = {} if member is None else member.counts
         new = {label for label, count in report.counts if count > 0 and label not in counts}
@@ -124,7 +123,7 @@ class Families:
         if new:
             self._shares.add(Part(family.key, site_id), session.peer, size)
             self._shares.add_labels(family.key, session.peer, newest(known, labels))
-        self._pipeline.pending.mark_family_site(name, site_id, [label for label, _ in report.counts])
+        family.mark_site(site_id, [label for label, _ in report.counts])
         self._dispatch(family, outbox)
 
     def _on_join(self, session: Session, connection: Connection, key: Key, join: FamilyJoin, size: float) -> None:
@@ -157,12 +156,12 @@ class Families:
             self._shares.add(Part(key, session.site_id), session.peer, MEMBER_BYTES)
         self._named.begin(session, key)
         family.traffic.add_up(size)
-        self._pipeline.pending.mark_family_site(name, session.site_id)
+        family.mark_site(session.site_id)
         self._dispatch(family, outbox)
         windows = self._registry.windowed.get(key.name)
         if windows is not None and join.epsilon < windows.rule.epsilon:
             windows.reconfigure(replace(windows.rule, epsilon=join.epsilon))
-            self._pipeline.pending.mark_family(windows.name)
+            windows.dropped_windows.mark()
         if join.epsilon < family.rule.epsilon:
             family.rule = replace(family.rule, epsilon=join.epsilon)
             self._dispatch(family, family.coordinator.set_rule(family.rule.steps))
@@ -180,14 +179,14 @@ class Families:
                 self._departed(session, family, _count_tombstones(site_id, key, final))
             elif not key.is_window:
                 session.left.add(key)
-                self._departed(session, family, [Tombstone(site_id, key, What.LEFT, None, 0)])
+                self._departed(session, family, [Tombstone(site_id, key, What.LEFT)])
             else:
                 is_new = key.windows not in session.windows_left  # otherwise there is a tombstone already
                 first_not_left = max(key.period + 1, session.windows_left.get(key.windows, 0))
                 session.windows_left[key.windows] = first_not_left
-                watermark = Tombstone(site_id, key.windows, What.WATERMARK, None, first_not_left)
+                watermark = Tombstone(site_id, key.windows, What.WATERMARK, first_not_left)
                 self._departed(session, family, [watermark], is_new)
-        self._pipeline.pending.mark_family_site(family.name, site_id)
+        family.mark_site(site_id)
         self._dispatch(family, outbox)
         if key not in session.families:
             self._pipeline.send(connection, FamilyLeaveAck(family.name))
@@ -245,7 +244,7 @@ class Families:
         for name, periods in lost_windows.items():
             windows = self._registry.windowed[name]
             windows.lose_site(min(periods), max(periods))
-            self._pipeline.pending.mark_family(str(windows.key.window(min(periods))))
+            windows.kept[min(periods)].mark()
 
     def _departed(
         self, session: Session, family: ServedFamily, tombstones: list[Tombstone], are_new: bool = True
@@ -253,12 +252,13 @@ class Families:
         self._forget(session, family.key)
         family.coordinator.forget(session.site_id)
         if are_new:
-            labels = [(each.key, each.label) for each in tombstones]
-            self._tombstones.add(session.peer, session.site_id, labels)
+            self._tombstones.add(session.peer, session.site_id, [(each.key, each.label) for each in tombstones])
         windows = self._registry.windowed.get(family.key.name)
         if windows is not None:
             windows.sweep_at = -inf
-        self._pipeline.pending.mark_family_departed(family.name, session.site_id, tombstones)
+        self._pipeline.drop(family.key, session.site_id)
+        family.mark_site(session.site_id)
+        self._pipeline.add_tombstones(*tombstones)
 
     def _forget(self, session: Session, key: Key) -> None:
         session.families.discard(key)
@@ -290,9 +290,9 @@ class Families:
 
     def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
-        self._pipeline.pending.mark_family(family.name)
+        family.mark()
         for site_id, message in outbox:
-            self._pipeline.pending.mark_family_site(family.name, site_id)  # raised steps count from now on
+            family.mark_site(site_id)  # raised steps count from now on
             session = self._sessions.get(site_id)
             if session is None:
                 continue
@@ -306,8 +306,8 @@ class Families:
 
 def _count_tombstones(site_id: SiteId, key: Key, member: SavedMember) -> list[Tombstone]:
     """What the site is told if it comes back."""
-    counts = [(None, member.total), *member.counts.items()]
-    return [Tombstone(site_id, key, What.COUNT, label, count) for label, count in counts]
+    labels = (Tombstone(site_id, key, What.LABEL, count, label) for label, count in member.counts.items())
+    return [Tombstone(site_id, key, What.COUNT, member.total), *labels]
 
 
 def _has_left(session: Session, key: Key) -> bool:

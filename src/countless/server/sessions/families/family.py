@@ -4,23 +4,71 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import time
+from typing import NamedTuple
 
 from countless.core.answer import State
 from countless.core.family.answer import LabelCounts, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks
+from countless.core.family.messages import OVERFLOW, Steps
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
-from countless.core.messages import SiteName
+from countless.core.family.state import PersistentState, SavedMember
+from countless.core.messages import SiteId, SiteName
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import Traffic, Watched
+from countless.server.sessions.counter import OnChange, Traffic, Watched
 from countless.server.sessions.losses import Loss
-from countless.server.storage.base import FamilyFields, SavedFamily
-from countless.server.storage.pending import PersistentFamilyWindows
+from countless.server.storage.rows import KeyRows, Publish, Row, Rows, Saved, alone, row_of, value_of, values_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key, label_of_series, series_of_label
 
 SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
+
+
+class FamilyFields(NamedTuple):
+    """What is saved of a family beside its labels and its sites.
+
+    A family with windows has no sites. Its labels and its `total` are those of the windows that are not kept any more,
+    its `round` is the first period that is. Each window that is kept is a family of its own.
+    """
+
+    rule: FamilyRule
+    round: int
+    steps: Steps
+    slots: int
+    total: int
+    lost: int  # sites that ended without saying how much they had counted ...
+    lost_until: int = 0  # ... of a window: in this one and the later ones up to this
+
+
+class MemberFields(NamedTuple):
+    """What is saved of a site of a family beside its counts: the highest steps that may be in force, and its total."""
+
+    steps: Steps
+    total: int
+
+
+class SavedFamily(NamedTuple):
+    fields: FamilyFields
+    labels: dict[str, int]  # what is known of each label
+    members: dict[SiteId, SavedMember]
+
+    @classmethod
+    def of(cls, key: Key, rows: KeyRows) -> "SavedFamily":
+        counts: dict[SiteId, dict[str, int]] = {}
+        for (site, number, label), n in values_of(key, rows, "count", int):
+            counts.setdefault(SiteId(site, number), {})[label] = n
+        members = {}
+        for place, member in values_of(key, rows, "member", MemberFields):
+            site_id = SiteId(*place)
+            members[site_id] = SavedMember(*member, counts.get(site_id, {}))
+        labels = {label: n for (_, _, label), n in values_of(key, rows, "label", int)}
+        return cls(value_of(key, rows, "state", FamilyFields), labels, members)
+
+    @property
+    def state(self) -> PersistentState:
+        _, number, steps, slots, total, lost, _ = self.fields
+        return PersistentState(number, steps, slots, total, self.labels, self.members, (), lost)
 
 
 class LabelReader:
@@ -66,9 +114,16 @@ class LabelReader:
 
 
 class ServedFamily(Watched, LabelReader):
-    """A family without windows, or one window: then `windows` is the family, and `traffic` that of all windows.
+    """A family without windows, or one window: then `part_of` is the family, and `traffic` that of all windows.
 
     Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted.
+
+    | row      | of each        | value                                |
+    |----------|----------------|--------------------------------------|
+    | `state`  | family         | `FamilyFields`                       |
+    | `label`  | label          | what is known of it, an integer      |
+    | `member` | site           | `MemberFields`                       |
+    | `count`  | site and label | what the site has reported of it     |
     """
 
     def __init__(
@@ -79,15 +134,17 @@ class ServedFamily(Watched, LabelReader):
         health: SaveHealth | None = None,
         *,
         expected_sites: int = 0,
-        windows: PersistentFamilyWindows | None = None,
+        part_of: Saved | None = None,
         traffic: Traffic | None = None,
+        on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
     ) -> None:
-        super().__init__(health)
+        super().__init__(health, on_change)
         self.key = key
         self.name = str(key)
         self.rule = rule
-        self.windows = windows
+        self.part_of = part_of
+        self._changed_sites: dict[SiteId | None, set[str]] = {}  # with labels; None: labels whose counts have changed
         self.loss: Loss | None = None  # of a window; its owner sets it
         state = None if saved is None else saved.state
         self.coordinator = FamilyCoordinator(self.name, rule.steps, expected_sites=expected_sites, saved_state=state)
@@ -103,12 +160,45 @@ class ServedFamily(Watched, LabelReader):
     def known_total(self) -> int:
         return self.coordinator.total().lower
 
+    # Saving
+
+    def mark(self) -> None:
+        """The round, the total or the answer may have changed."""
+        self.on_change(self)
+
+    def mark_site(self, site_id: SiteId, labels: Iterable[str] = ()) -> None:
+        """The steps or the total of a site, and its counts of these labels, may have changed. One that is not a member
+        any more stays marked, so that its labels are saved as well.
+        """
+        self._changed_sites.setdefault(site_id, set()).update(labels)
+        self.on_change(self)
+
+    def mark_labels(self, labels: Iterable[str]) -> None:
+        """The counts of these labels may have changed, and that of no site."""
+        self._changed_sites.setdefault(None, set()).update(labels)
+        self.on_change(self)
+
     def fields(self) -> FamilyFields:
         tracked, loss = self.coordinator, self.loss
-        lost = (tracked.lost, 0) if self.windows is None else loss or (0, 0)
+        lost = (tracked.lost, 0) if self.part_of is None else loss or (0, 0)
         return FamilyFields(self.rule, tracked.round, tracked.steps, tracked.slots, self.known_total, *lost)
 
-    def publication(self, labels: Mapping[str, int]) -> Callable[[], None]:
+    def take(self, rows: Rows) -> Publish:
+        tracked, own = self.coordinator, rows.setdefault(self.key, {})
+        own["state"] = alone(self.fields())
+        changed, self._changed_sites = self._changed_sites, {}
+        labels: dict[str, int] = {}
+        members, counts, known = list[Row](), list[Row](), tracked.known
+        for site_id, named in changed.items():
+            member = None if site_id is None else tracked.saved_member(site_id)
+            if site_id is not None and member is not None:
+                members.append(row_of(site_id, MemberFields(member.steps, member.total)))
+                site, number = str(site_id.site), site_id.incarnation
+                counts += [(site, number, label, member.counts[label]) for label in named if label in member.counts]
+            labels.update({label: known[label] for label in (*named, OVERFLOW) if label in known})
+        if changed:
+            own["label"] = [("", 0, label, n) for label, n in labels.items()]
+            own["member"], own["count"] = members, counts
         return partial(self._publish, labels, *self.snapshot())
 
     def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:

@@ -2,27 +2,27 @@
 commit.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
+from itertools import groupby
 
 from countless.core.family.rule import VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, UnknownName
-from countless.server.sessions.families.family import ServedFamily
+from countless.server.sessions.families.family import SavedFamily, ServedFamily
 from countless.server.sessions.families.label_shares import MEMBER_BYTES, LabelShares, Part, label_bytes, newest
 from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.sessions.windows.beginning import begin_windows, require_no_site, require_same_calendar
 from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.settings import Settings
-from countless.server.storage.base import SavedFamily
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import KeyRows
 from countless.wire.keys import (
     FAMILY,
     Key,
     calendar_fields,
     is_plain,
-    key_of,
     parse_calendar,
     require_one,
     validate_name,
@@ -36,7 +36,6 @@ class FamilyRegistry:
 
     def __init__(
         self,
-        trackers: dict[str, ServedFamily],
         counters: Callable[[], Container[str]],
         settings: Settings,
         pipeline: CommitPipeline,
@@ -44,7 +43,7 @@ class FamilyRegistry:
     ) -> None:
         self.by_name: dict[str, AnyFamily] = {}
         self.windowed: dict[str, WindowedFamily] = {}  # those that have windows
-        self.trackers = trackers
+        self.trackers: dict[str, ServedFamily] = {}
         self._counters = counters  # the names of all counters
         self._pipeline = pipeline
         self._wall_clock = wall_clock
@@ -54,17 +53,15 @@ class FamilyRegistry:
         self._window_shares = Shares[str](most_windows, settings.max_share)
         self.label_shares = LabelShares(settings.max_label_mb, settings.max_share)
 
-    def load(self, saved: Mapping[str, SavedFamily]) -> None:
-        windows: dict[str, list[tuple[int, SavedFamily]]] = {}
-        for name, each in saved.items():
-            key = key_of(FAMILY, name)
-            if key.is_window:
-                windows.setdefault(key.name, []).append((key.period, each))
-            else:
-                self._add(self._new(name, each.fields.rule, each))
-        for name, periods in windows.items():
-            self.windowed[name].load(sorted(periods, key=lambda each: each[0]))
-            self.trackers.update(self.windowed[name].trackers)
+    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
+        """Everything that a store has, in the order of its keys: windows come after their family."""
+        for name, group in groupby(saved, key=lambda each: each[0].name):
+            own = iter(group)
+            family = SavedFamily.of(*next(own))
+            self._add(self._new(name, family.fields.rule, family))
+            if name in self.windowed:
+                self.windowed[name].load((key.period, SavedFamily.of(key, rows)) for key, rows in own)
+                self.trackers.update(self.windowed[name].trackers)
         for tracker in self.trackers.values():
             self.label_shares.add_labels(tracker.key, UNLIMITED, tracker.coordinator.known)
             for site_id, member in tracker.coordinator.members():
@@ -72,8 +69,15 @@ class FamilyRegistry:
 
     def _new(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> AnyFamily:
         if rule.windows is None:
-            return ServedFamily(Key(FAMILY, name), rule, saved, self._pipeline.health, wall_clock=self._wall_clock)
-        return WindowedFamily(name, rule, self._wall_clock, saved, self._pipeline.health)
+            return ServedFamily(
+                Key(FAMILY, name),
+                rule,
+                saved,
+                self._pipeline.health,
+                on_change=self._pipeline.changed,
+                wall_clock=self._wall_clock,
+            )
+        return WindowedFamily(name, rule, self._wall_clock, saved, self._pipeline.health, self._pipeline.changed)
 
     def _add(self, family: AnyFamily) -> None:
         self.by_name[family.name] = family
@@ -137,7 +141,7 @@ class FamilyRegistry:
         family = self._new(name, rule)
         self._add(family)
         self._shares.add(name, peer)
-        self._pipeline.pending.mark_family(name)
+        self.trackers[name].mark()
         return family
 
     def configure(self, name: str, rule: FamilyRule) -> None:
@@ -150,9 +154,12 @@ class FamilyRegistry:
             family.reconfigure(rule)
         else:
             require_no_site("family", name, rule.windows, family.coordinator.site_ids)
-            self._add(WindowedFamily.continuing(family, rule, self._wall_clock))
+            self._pipeline.forget(family)
+            after = WindowedFamily.continuing(family, rule, self._wall_clock)
+            self._add(after)
+            after.dropped_windows.mark_labels(after.dropped_windows.coordinator.known)  # perhaps not saved yet
             family.notify()
-        self._pipeline.pending.mark_family(name)
+        self.trackers[name].mark()
 
     def _open_window(self, family: WindowedFamily, period: int, peer: str) -> ServedFamily:
         family.require_near(period)
@@ -163,7 +170,7 @@ class FamilyRegistry:
         window = family.open_window(period)
         self.trackers[window.name] = window
         self._window_shares.add(window.name, peer)
-        self._pipeline.pending.mark_family(window.name)
+        window.mark()
         return window
 
     # Windows, for `WindowSweeps`
@@ -189,17 +196,21 @@ class FamilyRegistry:
         for window in windows:
             del self.trackers[window.name]
             self.label_shares.drop_window(window.key, window.coordinator.known, family.dropped_windows.key, new)
-            self._pipeline.pending.mark_family_dropped(window.name)
-            self._pipeline.pending.mark_family_labels(family.name, window.coordinator.known)
+            self._drop(window)
+            family.dropped_windows.mark_labels(window.coordinator.known)
 
     def _changed(self, family: WindowedFamily, periods: Iterable[int]) -> None:
-        self._pipeline.pending.mark_family(family.name)
+        family.dropped_windows.mark()
         for period in periods:
-            self._pipeline.pending.mark_family(str(family.key.window(period)))
+            family.kept[period].mark()
+
+    def _drop(self, family: ServedFamily) -> None:
+        self._pipeline.forget(family)
+        self._pipeline.drop(family.key)
 
     def remove(self, name: str) -> None:
         family = self.by_name.pop(name)
-        del self.trackers[name]
+        tracker = self.trackers.pop(name)
         self.label_shares.remove_labels(Key(FAMILY, name))
         if isinstance(family, WindowedFamily):
             del self.windowed[name]
@@ -207,10 +218,12 @@ class FamilyRegistry:
                 del self.trackers[window.name]
                 self.label_shares.remove_labels(window.key)
                 self._window_shares.remove(window.name)
-                self._pipeline.pending.mark_family_dropped(window.name)
-            self._pipeline.pending.mark_deleted(family.key)  # its watermarks
+                self._pipeline.forget(window)
+            self._pipeline.forget(family)
+            self._pipeline.drop(family.key)  # all windows
         self._shares.remove(name)
-        self._pipeline.pending.mark_family_deleted(name)
+        self._drop(tracker)
+        self._pipeline.forget_tombstones(family.key, tracker.key)
         family.notify()
 
 

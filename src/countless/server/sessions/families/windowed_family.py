@@ -25,13 +25,13 @@ from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer, total_answer
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import Traffic
-from countless.server.sessions.families.family import SCHEMES, LabelReader, ServedFamily
+from countless.server.sessions.counter import OnChange, Traffic
+from countless.server.sessions.families.family import SCHEMES, LabelReader, SavedFamily, ServedFamily
 from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.sessions.windows.served import ServedWindows
-from countless.server.storage.base import SavedFamily
+from countless.server.storage.rows import Publish, Rows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import ALL, FAMILY, Key, calendar_text
 
@@ -45,7 +45,7 @@ class _Published(NamedTuple):
 
 
 class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
-    """`Families` opens, closes and drops windows, and saves them."""
+    """`FamilyRegistry` opens, closes and drops windows. Each is saved like a family."""
 
     def __init__(
         self,
@@ -54,13 +54,16 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         wall_clock: Callable[[], float],
         saved: SavedFamily | None = None,
         health: SaveHealth | None = None,
+        on_change: OnChange | None = None,
     ) -> None:
         self.rule = rule
         first, before = (0, 0) if saved is None else (saved.fields.round, saved.fields.total)
         key = Key(FAMILY, name, calendar_text(self.window_rule.calendar), ALL)
-        super().__init__(key, wall_clock, first, before, health)
+        super().__init__(key, wall_clock, first, before, health, on_change)
         self.traffic = Traffic(before, saved is None, wall_clock())
-        self.dropped_windows = ServedFamily(Key(FAMILY, name), rule, saved, health, windows=self, traffic=self.traffic)
+        self.dropped_windows = ServedFamily(
+            Key(FAMILY, name), rule, saved, health, part_of=self, traffic=self.traffic, on_change=on_change
+        )
         self.kept: dict[int, ServedFamily] = {}
         self._settled: LabelCounts  # of all windows that are not open
         self._settle()
@@ -77,7 +80,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         They are kept from the next edge on: of the present one only a part will be counted in a window.
         """
         saved = SavedFamily(before.fields()._replace(rule=rule, round=0), dict(before.coordinator.known), {})
-        after = cls(before.name, rule, wall_clock, saved, before.health)
+        after = cls(before.name, rule, wall_clock, saved, before.health, before.on_change)
         present = after.present
         if before.known_total:
             after.first = after.dropped_windows.coordinator.round = after.calendar.next(present)
@@ -206,8 +209,9 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
             saved,
             self.health,
             expected_sites=expected_sites,
-            windows=self,
+            part_of=self,
             traffic=self.traffic,
+            on_change=self.on_change,
         )
 
     def close_window(self, period: int) -> ServedFamily:
@@ -244,7 +248,8 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
 
     # Publishing
 
-    def publication(self) -> Callable[[], None]:
+    def take(self, rows: Rows) -> Publish:
+        """Its rows are those of `dropped_windows`."""
         return partial(self._publish, self._snapshot())
 
     def _publish(self, shown: _Published) -> None:

@@ -9,7 +9,7 @@ from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window, WindowState, total_answer
 from countless.server.sessions.losses import Losses
 from countless.server.sessions.windows.closed import ClosedWindows
-from countless.server.storage.base import Config
+from countless.server.settings import Config
 
 Members = Callable[[int], Iterable[SiteId]]  # of a window that is open
 

@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import Traffic, Watched
+from countless.server.sessions.counter import OnChange, Traffic, Watched
 from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.published import PublishedWindows
@@ -66,8 +66,9 @@ class ServedWindows(Watched, Generic[Tracker]):
         first: int,
         before: int,
         health: SaveHealth | None = None,
+        on_change: OnChange | None = None,
     ) -> None:
-        super().__init__(health)
+        super().__init__(health, on_change)
         self.key = key  # of all windows together
         self.name = key.name
         self.calendar = parse_calendar(key.calendar)

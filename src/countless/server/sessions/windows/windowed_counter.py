@@ -1,9 +1,10 @@
 """A counter with windows: each open window is tracked like a counter, the total is the sum over all windows."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from math import inf
+from typing import NamedTuple
 
 from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator, PersistentState
@@ -12,34 +13,59 @@ from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import Counter, PlanKey, Traffic
+from countless.server.sessions.counter import (
+    Counter,
+    CounterFields,
+    OnChange,
+    PlanKey,
+    Traffic,
+    config_of,
+    state_of,
+)
 from countless.server.sessions.losses import Loss, Losses
 from countless.server.sessions.windows.closed import ClosedWindows
 from countless.server.sessions.windows.published import PublishedWindows
 from countless.server.sessions.windows.served import ServedWindows
-from countless.server.storage.base import Config, CounterFields, WindowFields
+from countless.server.settings import Config
+from countless.server.storage.rows import KeyRows, Publish, Rows, alone, value_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import ALL, COUNTER, Key, calendar_text
 
-_NEW = CounterFields(0, 0, 0)
+
+class WindowFields(NamedTuple):
+    floor: int
+    total: int | None  # None: it is open
+    lost: int = 0  # sites that ended without saying how much they had counted, in this window ...
+    lost_until: int = 0  # ... and the later ones up to this
 
 
 class WindowedCounter(ServedWindows[Counter]):
-    """`CounterRegistry` opens, closes and drops windows, and saves them."""
+    """`CounterRegistry` opens, closes and drops windows.
+
+    It has `config` and `state`, like a `Counter`. A window has a row of its own, and while it is open also
+    the rows of a counter:
+
+    | row      | of each | value          |
+    |----------|---------|----------------|
+    | `window` | window  | `WindowFields` |
+    """
 
     def __init__(
         self,
         name: str,
         config: Config,
         wall_clock: Callable[[], float],
-        fields: CounterFields = _NEW,
+        saved: CounterFields | None = None,
         health: SaveHealth | None = None,
+        on_change: OnChange | None = None,
     ) -> None:
-        first, self._largest, before = fields
+        first, self._largest, before = saved or CounterFields(0, 0, 0)
         self.config = config
+        self._changed_config = self._changed_fields = False
+        self._changed_windows: set[int] = set()
         key = Key(COUNTER, name, calendar_text(self.window_rule.calendar), ALL)
-        super().__init__(key, wall_clock, first, before, health)
-        self.traffic = Traffic(before, fields is _NEW, wall_clock())
+        super().__init__(key, wall_clock, first, before, health, on_change)
+        self.traffic = Traffic(before, saved is None, wall_clock())
         self._idle: Counter | None = None
         self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
         self._published = self._snapshot()
@@ -52,7 +78,7 @@ class WindowedCounter(ServedWindows[Counter]):
         They are kept from the next edge on: of the present one only a part will be counted in a window.
         """
         counted, answer = before.known_total, before.published_answer
-        after = cls(before.name, config, wall_clock, health=before.health)
+        after = cls(before.name, config, wall_clock, health=before.health, on_change=before.on_change)
         present = after.present
         if counted:
             after.first, after.before = after.calendar.next(present), counted
@@ -65,20 +91,16 @@ class WindowedCounter(ServedWindows[Counter]):
         )
         return after
 
-    def load(
-        self,
-        windows: Iterable[tuple[int, WindowFields]],
-        saved: Mapping[str, tuple[Config, PersistentState]],
-    ) -> None:
-        """`windows` are given oldest first; open ones have their state in `saved`, by the texts of their keys."""
+    def load(self, windows: Iterable[tuple[Key, KeyRows]]) -> None:
+        """Given oldest first."""
         closed: list[tuple[int, int]] = []
         losses: dict[int, Loss] = {}
-        for period, fields in windows:
+        for key, rows in windows:
+            fields, period = value_of(key, rows, "window", WindowFields), key.period
             if fields.lost:
                 losses[period] = Loss(fields.lost, fields.lost_until)
             if fields.total is None:
-                config, state = saved[str(self.key.window(period))]
-                self.open[period] = self._tracker(period, config, fields.floor, state)
+                self.open[period] = self._tracker(period, config_of(key, rows), fields.floor, state_of(key, rows))
             else:
                 closed.append((period, fields.total))
         self.closed, self.losses = ClosedWindows(closed), Losses(losses)
@@ -180,18 +202,41 @@ class WindowedCounter(ServedWindows[Counter]):
             self.key.window(period),
             config,
             saved_state,
+            part_of=self,
             floor=floor,
             expected_sites=expected_sites,
             traffic=self.traffic,
             health=self.health,
+            on_change=self.on_change,
         )
 
     # Saving and publishing
 
-    def fields(self) -> CounterFields:
-        return CounterFields(self.first, self._largest, self.before)
+    def mark(self, windows: Iterable[int] = ()) -> None:
+        """Its fields have changed, and these windows of it."""
+        self._changed_fields = True
+        self._changed_windows.update(windows)
+        self.on_change(self)
 
-    def window_fields(self, period: int) -> WindowFields | None:
+    def mark_config(self) -> None:
+        """It is new, or has another config."""
+        self._changed_config = True
+        self.mark()
+
+    def take(self, rows: Rows) -> Publish:
+        publish = partial(self._publish, self._snapshot())  # before `state`: it may raise the largest estimate
+        if self._changed_fields:
+            own = rows.setdefault(self.key, {})
+            own["state"] = alone(CounterFields(self.first, self._largest, self.before))
+            if self._changed_config:
+                own["config"] = alone(self.config)
+            for period in self._changed_windows:
+                rows.setdefault(self.key.window(period), {})["window"] = alone(self._window_fields(period))
+            self._changed_config = self._changed_fields = False
+            self._changed_windows = set()
+        return publish
+
+    def _window_fields(self, period: int) -> WindowFields | None:
         tracker, total = self.open.get(period), self.closed.get(period)
         if tracker is None and total is None:
             return None
@@ -200,9 +245,6 @@ class WindowedCounter(ServedWindows[Counter]):
     def note(self, period: int, answer: Answer) -> None:
         """The answer of an open window, which is about to be saved."""
         self._answers[period] = answer
-
-    def publication(self) -> Callable[[], None]:
-        return partial(self._publish, self._snapshot())
 
     def _publish(self, published: PublishedWindows) -> None:
         if published != self._published:
