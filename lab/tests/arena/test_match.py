@@ -66,7 +66,7 @@ def test_guarantee_is_violated_only_where_it_is_claimed() -> None:
 def test_all_gives_every_pair() -> None:
     base = {"sites": 4, "alpha": 0.1, "delta": 0.1, "events": 10}
     pairs = settings("all", "all", base)
-    assert len(pairs) == len({(pair.scheme, pair.adversary.name) for pair in pairs}) == 10 * 13
+    assert len(pairs) == len({(pair.scheme, pair.adversary.name) for pair in pairs}) == 10 * 14
     with pytest.raises(UnknownName):
         settings("lattice", "unheard-of", base)
     with pytest.raises(UnknownName, match="all"):
