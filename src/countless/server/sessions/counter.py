@@ -111,8 +111,9 @@ def fields_of(key: Key, rows: KeyRows) -> CounterFields:
 
 
 def state_of(key: Key, rows: KeyRows) -> PersistentState:
-    counts = values_of(key, rows, "site", int)
-    return PersistentState(*fields_of(key, rows), tuple((SiteId(*place), n) for place, n in counts))
+    fields = fields_of(key, rows)
+    counts = tuple((SiteId(*place), n) for place, n in values_of(key, rows, "site", int))
+    return PersistentState(fields.round, fields.published, fields.departed, counts)
 
 
 class Counter(Watched):

@@ -95,7 +95,12 @@ class Budgets:
 
     def _new(self, name: str, rule: BudgetRule, first_period: int = 0) -> BudgetPeriods:
         return BudgetPeriods(
-            *(name, rule, self._clock, self._wall_clock, first_period, lambda: self._restore.waiting),
+            name,
+            rule,
+            self._clock,
+            self._wall_clock,
+            first_period,
+            restoring=lambda: self._restore.waiting,
             on_change=self._pipeline.changed,
         )
 

@@ -59,13 +59,14 @@ class WindowedCounter(ServedWindows[Counter]):
         health: SaveHealth | None = None,
         on_change: OnChange | None = None,
     ) -> None:
-        first, self._largest, before = saved or CounterFields(0, 0, 0)
+        fields = saved or CounterFields(0, 0, 0)
+        self._largest = fields.published
         self.config = config
         self._changed_config = self._changed_fields = False
         self._changed_windows: set[int] = set()
         key = Key(COUNTER, name, calendar_text(self.window_rule.calendar), ALL)
-        super().__init__(key, wall_clock, first, before, health, on_change)
-        self.traffic = Traffic(before, saved is None, wall_clock())
+        super().__init__(key, wall_clock, fields.round, fields.departed, health, on_change)
+        self.traffic = Traffic(fields.departed, saved is None, wall_clock())
         self._idle: Counter | None = None
         self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
         self._published = self._snapshot()
