@@ -217,7 +217,7 @@ async def test_answers_of_a_window_have_its_span_and_state() -> None:
         parts = parts_of(harness.server, "ms")
         with pytest.raises(InvalidParameter, match="ask for a window, such as now or last"):
             top_of("ms", parts, 0.1, reading(recorder, None, "5m"), None)
-        with pytest.raises(InvalidParameter, match="this is a distribution"):
+        with pytest.raises(InvalidParameter, match="is a distribution of values"):
             top_of("ms", parts, 0.1, reading(recorder, "now", None), "now")
 
 

@@ -1,5 +1,6 @@
 """A counter with labelled series as one counter, for the page and its history: the sum of its parts."""
 
+from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -103,10 +104,21 @@ class WindowSum:
     def windows(self, limit: int) -> list[Window]:
         """The youngest that all parts keep, oldest first."""
         kept, complete, now = self.kept_from or 0, self.complete_until, self._parts[0].now()
-        found = [each for each in _sums(part.windows(limit) for part in self._parts) if each.start >= kept][-limit:]
-        return [  # a part has none there, but a site may have counted one
-            each._replace(state=WindowState.INCOMPLETE) if complete < each.end <= now else each for each in found
-        ]
+        closed = Tally[int]()
+        for part in self._parts:
+            closed.update(part.closed_windows.youngest(limit))
+        found = {each.period: each for each in self.unsettled_windows(0)}
+        listed = []
+        for period in sorted({*closed, *found})[-limit:]:
+            n = closed[period]
+            empty = Window(period, *self.calendar.bounds(period), 0, 0, 0, WindowState.CLOSED, 0, 0)
+            window = found.get(period, empty)
+            window = window._replace(lower=window.lower + n, estimate=window.estimate + n, upper=window.upper + n)
+            if complete < window.end <= now:  # a part may have none there, but a site may have counted one
+                window = window._replace(state=WindowState.INCOMPLETE)
+            if window.start >= kept:
+                listed.append(window)
+        return listed
 
     def unsettled_windows(self, first: int) -> list[Window]:
         """See `ServedWindows`. A site that counts several parts is awaited, or lost, once."""

@@ -58,6 +58,10 @@ class ClosedWindows:
         """The periods from `first` to `last`, oldest first."""
         return iter(self._periods[bisect_left(self._periods, first) : bisect_left(self._periods, last + 1)])
 
+    def youngest(self, limit: int) -> dict[int, int]:
+        """The totals of these windows, by period."""
+        return dict(zip(self._periods[-limit:], self._totals[-limit:], strict=True))
+
     def last_before(self, period: int) -> int | None:
         """The total of the latest window before this one."""
         index = bisect_left(self._periods, period)
