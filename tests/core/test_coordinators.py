@@ -84,7 +84,7 @@ def test_unreachable_site_is_not_awaited(case: Case) -> None:
     assert case.machine.awaited(B) is not None
 
 
-def test_site_that_was_given_up_is_not_awaited_nor_heard(case: Case) -> None:
+def test_messages_of_a_site_that_was_given_up_change_nothing(case: Case) -> None:
     case.machine.give_up(A)
     assert case.machine.awaited(A) is None
     before = case.saved
