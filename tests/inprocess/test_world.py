@@ -39,9 +39,10 @@ def test_name_that_is_taken_or_of_another_type_is_refused(new: Callable[..., Any
     for name in (0, True, 1.5, b"web"):
         with pytest.raises(InvalidParameter):
             made.add_site(name)
-    for name in (3, "0", []):
+    unhashable: list[str] = []
+    for unknown in (3, "0", unhashable):
         with pytest.raises(UnknownName):
-            made.site(name)
+            made.site(unknown)
 
 
 def exact_world(meter: Meter | None = None) -> World[Coordinator, Site]:
