@@ -18,6 +18,7 @@ from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
 from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter
 from countless.client.budgets.spendable import Spendable
+from countless.client.reentrant import Reentrant
 from countless.clock import steady_clock
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
@@ -74,8 +75,7 @@ class BudgetPart(Spendable):
         self._clock = link.clock
         if link.disabled:
             self._local.units = repeat(True)
-        self._updating = False  # whether a thread, which has the lock, is changing the state
-        self._settlements: list[tuple[LocalBudget, int, int]] = []  # to apply: a handler must not, while it is changed
+        self._changes = Reentrant()  # while one is under way, no request is decided
         self._waiters: dict[Waiter, None] = {}  # in the order in which they came
         self._rejections = 0
         self._rejection = ""  # the reason of the last one
@@ -146,21 +146,14 @@ class BudgetPart(Spendable):
     def attempt(self, apply: Apply, n: int) -> Decision | None:
         """None: it waits for an answer of the coordinator."""
         with self._lock:
-            if self._updating:
+            if self._changes.busy:
                 return STARVED
             self._enter()
             if self._unusable:
                 raise UnknownBudget(self.name, self._unusable)
             if self._periods.cut_off:
                 return None
-            self._updating = True
-            try:
-                taken = apply(self._local, n)
-                return ALLOWED if taken is ADMITTED else self._decision(taken, n)
-            finally:
-                self._updating = False
-                if self._settlements:
-                    self._apply_settlements()
+            return self._changes.run(self._decide, apply, n)
 
     def start_waiting(self, waiter: Waiter) -> None:
         with self._lock:
@@ -188,16 +181,15 @@ class BudgetPart(Spendable):
             return known is not None and known.on_unreachable == rule and not self._link.connected()
 
     def settle(self, local: LocalBudget, units: int, used: int) -> None:
-        with self._lock:
-            if not self._link.disabled:
-                self._settlements.append((local, units, used))
-            if not self._updating:
-                self._apply_settlements()
+        if not self._link.disabled:
+            with self._lock:
+                self._changes.defer(partial(self._change, partial(self._settle, local, units, used)))
 
     # With the lock held
 
-    def _decision(self, taken: Taken, n: int) -> Decision | None:
-        if self._link.disabled:
+    def _decide(self, apply: Apply, n: int) -> Decision | None:
+        taken = apply(self._local, n)
+        if taken is ADMITTED or self._link.disabled:
             return ALLOWED
         self._send(taken.messages)
         if taken.verdict is Verdict.ALLOWED:
@@ -218,30 +210,17 @@ class BudgetPart(Spendable):
 
     def _enter(self) -> None:
         """Go to the period that the clock shows."""
-        if self._ends_at is not None and not self._updating:
-            self._send(self._update(partial(self._periods.enter, self._clock())))
+        if self._ends_at is not None and not self._changes.busy:
+            self._send(self._changes.run(self._update, partial(self._periods.enter, self._clock())))
 
-    def _apply_settlements(self) -> None:
-        self._update(self._settle_all)
-        self._serve_waiters()
-
-    def _settle_all(self) -> None:
-        while self._settlements:
-            local, units, used = self._settlements.pop()
-            self._send(local.settle(units, used))
+    def _settle(self, local: LocalBudget, units: int, used: int) -> None:
+        self._send(local.settle(units, used))
 
     def _update(self, change: Callable[[], _T]) -> _T:
-        """Change the state: no request that comes in between is decided."""
-        before, self._updating = self._updating, True
-        try:
-            self._send(self._periods.advance(self._clock()))
-            result = change()
-            self._show_present()
-            return result
-        finally:
-            self._updating = before
-            if self._settlements and not before:
-                self._apply_settlements()
+        self._send(self._periods.advance(self._clock()))
+        result = change()
+        self._show_present()
+        return result
 
     def _show_present(self) -> None:
         self._local, self._ends_at = self._periods.present, self._periods.ends_at
@@ -320,15 +299,14 @@ class BudgetPart(Spendable):
 
     def after_fork(self, site_id: SiteId) -> None:
         """In the child: what was granted belongs to the parent."""
-        self._settlements.clear()
+        self._changes = Reentrant()
         self._waiters.clear()
-        self._updating = False
         self._periods.abandon(site_id, self._clock())
         self._show_present()
 
     def _change(self, change: Callable[[], _T]) -> _T:
         """Change the state, and repeat the requests that wait."""
-        result = self._update(change)
+        result = self._changes.run(self._update, change)
         self._serve_waiters()
         return result
 

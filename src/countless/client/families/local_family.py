@@ -2,11 +2,11 @@
 
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Protocol
 
+from countless.client.reentrant import Reentrant
 from countless.core.family.messages import OVERFLOW, DownMessage, Sync, UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import require_label
@@ -61,8 +61,8 @@ class LocalFamily:
         self._site = rule.site(str(key), cap, counts, total)
         self._earlier: Tally[str] = Tally()  # counts that earlier incarnations of this process have delivered
         self._earlier_total = 0
-        self._busy = False
-        self._waiting: deque[tuple[str, int]] = deque()  # events that came while it was busy
+        self._changes = Reentrant()
+        self._waiting: deque[tuple[str, int]] = deque()  # events that came while it was changed
 
     def __repr__(self) -> str:
         return f"<LocalFamily {str(self.key)!r}: {self.count:,} counted, {self._site.labels} labels>"
@@ -83,16 +83,18 @@ class LocalFamily:
         with self._lock:
             if not self.open:
                 raise InvalidParameter("counter", self.name, "a counter of a client that has not been closed")
-            if self._busy:
+            if self._changes.busy:
                 self._waiting.append((label, n))
-                return
-            self._busy = True  # as `_exclusive`, which takes longer
-            try:
-                self._count(label, n)
-                while self._waiting:
-                    self._count(*self._waiting.popleft())
-            finally:
-                self._busy = False
+                self._changes.defer(self._count_waiting)
+            else:
+                self._changes.run(self._count, label, n)
+
+    def _count_waiting(self) -> None:
+        self._changes.run(self._count_all_waiting)
+
+    def _count_all_waiting(self) -> None:
+        while self._waiting:
+            self._count(*self._waiting.popleft())
 
     def _count(self, label: str, n: int) -> None:
         label = self._site.home(label) if label else label
@@ -101,16 +103,6 @@ class LocalFamily:
         messages = self._site.add(label, n) if label else self._site.add_overflow(n)
         if messages:
             self._deliver(self.key, messages)
-
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        busy, self._busy = self._busy, True
-        try:
-            yield
-            while self._waiting and not busy:
-                self._count(*self._waiting.popleft())
-        finally:
-            self._busy = busy
 
     @property
     def count(self) -> int:
@@ -139,36 +131,28 @@ class LocalFamily:
 
     def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
         """What a new connection begins with."""
-        with self._exclusive():
-            first, *rest = self._site.resume()
+        first, *rest = self._changes.run(self._site.resume)
         if not isinstance(first, Sync):
             raise TypeError(first)
         return first, tuple(rest)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
-        with self._exclusive():
-            return self._site.receive(message)
+        return self._changes.run(self._site.receive, message)
 
     def leave(self) -> tuple[tuple[UpMessage, ...], Sync]:
         """All that was not reported, and what goes into the `FamilyLeave`."""
-        with self._exclusive():
-            *reports, last = self._site.leave()
+        *reports, last = self._changes.run(self._site.leave)
         if not isinstance(last, Sync):
             raise TypeError(last)
         return tuple(reports), last
 
     def renew(self, known: KnownFamily | None) -> None:
         """Continue as a new incarnation with the events that are not known; None: nothing is."""
-        known = known or KnownFamily()
-        with self._exclusive():
-            counts = {label: n - known.counts.get(label, 0) for label, n in self._site.counts.items()}
-            rest = {} if known.complete else {label: n for label, n in counts.items() if n > 0}
-            self._restart(rest, 0 if known.complete else max(0, self._site.total - known.total))
+        self._changes.run(self._restart, known or KnownFamily())
 
     def reset(self) -> None:
         """Begin again from zero."""
-        with self._exclusive():
-            self._restart({}, 0)
+        self._changes.run(self._restart, KnownFamily(complete=True))
 
     def limit_labels(self, cap: int) -> None:
         """Count at most so many labels by name from now on, beside those that it has. A distribution has few."""
@@ -177,7 +161,7 @@ class LocalFamily:
 
     def after_fork(self, records: Records | None) -> None:
         """In a child, which has counted nothing. The thread that was in here belongs to the parent."""
-        self._busy, self._records = False, records
+        self._changes, self._records = Reentrant(), records
         self._waiting.clear()
         self._earlier.clear()
         self._earlier_total = 0
@@ -193,12 +177,16 @@ class LocalFamily:
         if self._records is not None:
             self._records.free()
 
-    def _restart(self, counts: Mapping[str, int], total: int) -> None:
-        self._earlier.update({label: n - counts.get(label, 0) for label, n in self._site.counts.items()})
+    def _restart(self, known: KnownFamily) -> None:
+        """With the events that are not known."""
+        counts = {label: n - known.counts.get(label, 0) for label, n in self._site.counts.items()}
+        rest = {} if known.complete else {label: n for label, n in counts.items() if n > 0}
+        total = 0 if known.complete else max(0, self._site.total - known.total)
+        self._earlier.update({label: n - rest.get(label, 0) for label, n in self._site.counts.items()})
         self._earlier_total += self._site.total - total
-        self._site = self.rule.site(str(self.key), self._most, counts, total)
+        self._site = self.rule.site(str(self.key), self._most, rest, total)
         if self._records is not None:
-            self._records.rebase(counts, total)
+            self._records.rebase(rest, total)
 
 
 class CountsLabels(Protocol):
