@@ -17,9 +17,9 @@ from countless import Tracker
 from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
 from countless.core.messages import Outbox, SiteId
+from countless.core.periods.site import MARGIN_S, SitePeriods
 from countless.core.site import Site
 from countless.core.windows.rule import FLOOR_SHARE
-from countless.core.windows.site import MARGIN_S, SiteWindows
 from countless.planning.baselines import FLUSH_PERIODS_S
 from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
@@ -80,7 +80,7 @@ class Fleet:
         self._coordinators: dict[int, Coordinator] = {}
         self._now = 0.0
         self._sites = [
-            SiteWindows(self._calendar, self._new_site(number), self._random.random()) for number in range(len(rates))
+            SitePeriods(self._calendar, self._new_site(number), self._random.random()) for number in range(len(rates))
         ]
         self._agenda: list[tuple[float, int, int]] = []  # moment, window or 0, site
 

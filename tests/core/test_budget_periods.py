@@ -6,15 +6,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.budget.periods import MAX_LEAD_S, Periods
 from countless.core.calendar import Calendar
+from countless.core.periods.site import MAX_BUDGET_MARGIN_S, SitePeriods
 
 NOW = 30_000_000  # a minute, by its number
 
 
-def periods() -> Periods[int]:
+def periods(spread: float = 0.0) -> SitePeriods[int]:
     """The state of a period is its number."""
-    return Periods(Calendar("minute"), int)
+    return SitePeriods(Calendar("minute"), int, spread, MAX_BUDGET_MARGIN_S)
+
+
+def enter(site: SitePeriods[int], now: float) -> list[int]:
+    """What is dropped."""
+    assert site.enter(now) == site.present == site.states[site.period]
+    return site.drop_earlier()
+
+
+def always(state: int) -> bool:
+    return True
+
+
+def never(state: int) -> bool:
+    return False
 
 
 def at(period: int, second: float = 0.0) -> float:
@@ -24,8 +38,8 @@ def at(period: int, second: float = 0.0) -> float:
 def test_state_is_made_when_the_clock_shows_its_period_and_kept_for_the_next_one() -> None:
     site = periods()
     for period in range(NOW, NOW + 5):
-        dropped = site.enter(at(period, 59.9))
-        assert site.enter(at(period)) == []
+        dropped = enter(site, at(period, 59.9))
+        assert enter(site, at(period)) == []
         assert (site.period, site.present) == (period, period)
         assert (site.starts_at, site.ends_at) == (at(period), at(period + 1))
         assert dropped == ([period - 2] if period >= NOW + 2 else [])
@@ -34,9 +48,9 @@ def test_state_is_made_when_the_clock_shows_its_period_and_kept_for_the_next_one
 
 def test_clock_that_is_put_back_returns_to_states_that_are_kept() -> None:
     site = periods()
-    site.enter(at(NOW))
-    site.enter(at(NOW + 1_000_000))
-    assert site.enter(at(NOW)) == []
+    enter(site, at(NOW))
+    enter(site, at(NOW + 1_000_000))
+    assert enter(site, at(NOW)) == []
     assert site.present == NOW
     assert sorted(site.states) == [NOW, NOW + 1_000_000]
 
@@ -44,8 +58,8 @@ def test_clock_that_is_put_back_returns_to_states_that_are_kept() -> None:
 def test_state_is_made_again_if_the_clock_goes_back_to_a_period_that_was_dropped() -> None:
     site = periods()
     for period in (NOW, NOW + 1, NOW + 2):
-        site.enter(at(period))
-    assert site.enter(at(NOW)) == []
+        enter(site, at(period))
+    assert enter(site, at(NOW)) == []
     assert (site.present, sorted(site.states)) == (NOW, [NOW, NOW + 1, NOW + 2])
 
 
@@ -58,46 +72,48 @@ def test_every_state_is_kept_or_returned_to_be_handed_in_whatever_the_clock_does
         made.append(period)
         return period
 
-    site = Periods(Calendar("minute"), new)
+    site = SitePeriods(Calendar("minute"), new)
     for offset, prepares in steps:
-        dropped += site.enter(at(NOW + offset))
+        dropped += enter(site, at(NOW + offset))
         if prepares:
-            site.prepare(at(NOW + offset), True)
+            site.prepare(at(NOW + offset, 59.9), always)
         assert sorted(made) == sorted([*dropped, *site.states])
         assert site.present == NOW + offset
         assert len([period for period in site.states if period < site.period]) <= 1
 
 
-def test_next_period_is_prepared_once_before_it_begins() -> None:
-    site = periods()
-    site.enter(at(NOW))
-    assert site.seconds_to_prepare(at(NOW), 1.0) == pytest.approx(54.0)
-    assert site.seconds_to_prepare(at(NOW), 0.0) == pytest.approx(58.5)
-    assert site.seconds_to_prepare(at(NOW, 59), 1.0) == 0
-    assert site.prepare(at(NOW, 54), True) == NOW + 1
-    assert site.prepare(at(NOW, 55), True) is None
-    assert site.seconds_to_prepare(at(NOW, 55), 1.0) == pytest.approx(59.0)
+@pytest.mark.parametrize(("spread", "second"), [(0.0, 58.5), (1.0, 54.0)])
+def test_next_period_is_prepared_once_before_it_begins(spread: float, second: float) -> None:
+    site = periods(spread)
+    enter(site, at(NOW))
+    assert site.seconds_to_prepare(at(NOW)) == pytest.approx(second)
+    assert site.seconds_to_prepare(at(NOW, 59)) == 0
+    assert site.prepare(at(NOW, second - 0.1), always) is None
+    assert site.prepare(at(NOW, second), always) == NOW + 1
+    assert site.prepare(at(NOW, 59), always) is None
+    assert site.seconds_to_prepare(at(NOW, second)) == pytest.approx(60.0)
     assert site.present == NOW
-    assert site.enter(at(NOW + 1)) == []
+    assert enter(site, at(NOW + 1)) == []
     assert sorted(site.states) == [NOW, NOW + 1]
 
 
 def test_period_that_is_not_needed_is_not_prepared_and_the_one_after_it_is_considered_in_time() -> None:
-    site = periods()
-    site.enter(at(NOW))
-    assert site.prepare(at(NOW, 54), False) is None
-    assert site.seconds_to_prepare(at(NOW, 54), 1.0) == pytest.approx(60.0)
+    site = periods(spread=1.0)
+    enter(site, at(NOW))
+    assert site.prepare(at(NOW, 54), never) is None
+    assert site.seconds_to_prepare(at(NOW, 54)) == pytest.approx(60.0)
     assert sorted(site.states) == [NOW]
 
 
-def test_long_period_is_prepared_a_minute_before_it_begins() -> None:
-    site = Periods(Calendar("month"), int)
+@pytest.mark.parametrize(("per", "margin_s"), [("minute", 6.0), ("hour", 60.0), ("day", 60.0), ("month", 60.0)])
+def test_margin_of_a_budget_is_a_tenth_of_a_period_and_at_most_a_minute(per: str, margin_s: float) -> None:
+    site = SitePeriods(Calendar(per), int, 1.0, MAX_BUDGET_MARGIN_S)
     site.enter(0.0)
-    assert site.ends_at - MAX_LEAD_S == site.seconds_to_prepare(0.0, 1.0)
+    assert site.seconds_to_prepare(0.0) == site.ends_at - margin_s
 
 
-def test_budget_without_a_calendar_has_one_period_for_ever() -> None:
-    site = Periods(None, int)
-    assert (site.enter(1e9), site.enter(0.0), site.present, site.states) == ([], [], 0, {0: 0})
+def test_without_a_calendar_there_is_one_period_that_does_not_end() -> None:
+    site = SitePeriods(None, int)
+    assert (enter(site, 1e9), enter(site, 0.0), site.present, site.states) == ([], [], 0, {0: 0})
     assert (site.starts_at, site.ends_at) == (-inf, inf)
-    assert (site.prepare(1e9, True), site.seconds_to_prepare(1e9, 0.5)) == (None, inf)
+    assert (site.prepare(1e9, always), site.seconds_to_prepare(1e9)) == (None, inf)

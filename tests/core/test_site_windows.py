@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.calendar import PERIODS, Calendar
-from countless.core.windows.site import BELIEVED_AFTER_S, MARGIN_S, MIN_LEAD, SiteWindows
+from countless.core.periods.site import BELIEVED_AFTER_S, MARGIN_S, MIN_LEAD, SitePeriods
 
 NOW = 30_000_000  # a minute, by its number
 DAY_S = 86_400.0
@@ -22,8 +22,8 @@ class Window:
     finished: bool = False
 
 
-def minutes(spread: float = 0.0) -> SiteWindows[Window]:
-    return SiteWindows(Calendar("minute"), Window, spread)
+def minutes(spread: float = 0.0) -> SitePeriods[Window]:
+    return SitePeriods(Calendar("minute"), Window, spread)
 
 
 def at(period: int, second: float = 0.0) -> float:
@@ -73,7 +73,7 @@ def test_window_that_was_entered_last_can_be_finished_while_nothing_is_counted()
 @pytest.mark.parametrize("per", PERIODS)
 def test_jump_ahead_of_800_days_for_a_minute_finishes_nothing(per: str) -> None:
     calendar = Calendar(per)
-    site = SiteWindows(calendar, Window)
+    site = SitePeriods(calendar, Window)
     start, end = calendar.bounds(calendar.period_at(at(NOW)))
     before = site.enter(start)
     ahead: set[int] = set()
@@ -89,7 +89,7 @@ def test_jump_ahead_of_800_days_for_a_minute_finishes_nothing(per: str) -> None:
 
 @pytest.mark.parametrize("spread", [0.0, 0.5])
 def test_jump_ahead_is_believed_after_it_has_lasted(spread: float) -> None:
-    site = SiteWindows(Calendar("hour"), Window, spread)
+    site = SitePeriods(Calendar("hour"), Window, spread)
     before, wait_s = site.enter(at(NOW)), BELIEVED_AFTER_S * (1 + spread)
     assert site.finish(at(NOW), 0.0) == {}
     to_finish_s = site.seconds_to_finish(at(NOW), 0.0)
@@ -145,7 +145,7 @@ def utc(year: int, month: int, day: int, hour: int = 0) -> float:
 )
 def test_days_of_23_and_25_hours_are_prepared_and_finished_at_their_own_ends(tz: str, start: float, hours: int) -> None:
     start = start or utc(2025, 3, 30)
-    site = SiteWindows(Calendar("day", tz), Window, spread=1.0)
+    site = SitePeriods(Calendar("day", tz), Window, spread=1.0)
     day, end = site.enter(start), start + hours * 3600
     day.events.append(1)
     assert site.enter(end - 0.1) is day
@@ -158,7 +158,7 @@ def test_days_of_23_and_25_hours_are_prepared_and_finished_at_their_own_ends(tz:
 def test_watermark_is_never_a_day_that_the_zone_skipped() -> None:
     calendar = Calendar("day", "Pacific/Apia")
     skipped = next(day for day in range(15_330, 15_345) if len(set(calendar.bounds(day))) == 1)
-    site = SiteWindows(calendar, Window)
+    site = SitePeriods(calendar, Window)
     before = site.enter(calendar.bounds(skipped - 1)[0])
     assert site.finish(calendar.bounds(skipped)[1], 0.0) == {before.period: before}
     assert site.enter(0.0).period == skipped + 1
@@ -212,14 +212,14 @@ def test_each_event_is_in_one_window_and_no_window_is_used_after_it_is_finished(
     assert sorted(event for window in finished for event in window.events) == list(range(1, events + 1))
 
 
-def site_that_records(calendar: Calendar, spread: float) -> tuple[SiteWindows[Window], list[int], list[Window]]:
+def site_that_records(calendar: Calendar, spread: float) -> tuple[SitePeriods[Window], list[int], list[Window]]:
     made: list[int] = []
 
     def new(period: int) -> Window:
         made.append(period)
         return Window(period)
 
-    return SiteWindows(calendar, new, spread), made, []
+    return SitePeriods(calendar, new, spread), made, []
 
 
 @given(st.floats(0, 1), st.sampled_from(["minute", "hour", "day"]))

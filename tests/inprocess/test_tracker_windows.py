@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from countless import Answer, InvalidParameter, Tracker
 from countless.core.answer import State, within
 from countless.core.calendar import Calendar
-from countless.core.windows.site import MARGIN_S
+from countless.core.periods.site import MARGIN_S
 from countless.core.windows.window import TotalAnswer, WindowState
 
 HOUR_S = 3600

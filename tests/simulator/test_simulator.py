@@ -23,7 +23,7 @@ from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import Steps
 from countless.core.family.state import PersistentState
 from countless.core.messages import SiteId
-from countless.core.windows.site import SiteWindows
+from countless.core.periods.site import SitePeriods
 from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SystemRandom
 from countless.schemes.sampled import Sampled
@@ -185,7 +185,7 @@ def retires_with_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_in_finished_windows(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SiteWindows, "present_at", lambda self, now: self.calendar.period_at(now))
+    patch.setattr(SitePeriods, "present_at", lambda self, now: self.calendar.period_at(now))
 
 
 def forgets_finished_windows(patch: pytest.MonkeyPatch) -> None:
@@ -208,16 +208,16 @@ def sends_a_window_again_that_the_retired_incarnation_has_left(patch: pytest.Mon
 
 def counts_twice_at_the_edge_of_a_window(patch: pytest.MonkeyPatch) -> None:
     """The first events after the edge are added to the window that has ended as well."""
-    original = SiteWindows.enter
+    original = SitePeriods.enter
 
-    def enter(self: SiteWindows[LocalCounter], now: float) -> LocalCounter:
+    def enter(self: SitePeriods[LocalCounter], now: float) -> LocalCounter:
         before = self.states.get(self.period)
         local = original(self, now)
         if before is not None and before is not local:
             before.add_with_lock(1, 0)
         return local
 
-    patch.setattr(SiteWindows, "enter", enter)
+    patch.setattr(SitePeriods, "enter", enter)
 
 
 def leaves_before_earlier_windows(patch: pytest.MonkeyPatch) -> None:

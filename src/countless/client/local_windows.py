@@ -12,8 +12,8 @@ from threading import RLock
 from zlib import crc32
 
 from countless.client.local_counter import NO_NUMBER, LocalCounter
+from countless.core.periods.site import SitePeriods
 from countless.core.site import MAX_INCREMENT, require_increment
-from countless.core.windows.site import SiteWindows
 from countless.errors import InvalidParameter
 from countless.wire.keys import Key, parse_calendar
 
@@ -113,7 +113,7 @@ class LocalWindows:
     def reset(self, spread: float) -> None:
         """Begin again, in a process that has counted nothing. The owner closes the counters that were there."""
         self._present = inf, -inf, None
-        self._windows: SiteWindows[LocalCounter] = SiteWindows(self._calendar, self._window, spread)
+        self._windows: SitePeriods[LocalCounter] = SitePeriods(self._calendar, self._window, spread)
 
     def _window(self, period: int) -> LocalCounter:
         return self._new(self.key.window(period))

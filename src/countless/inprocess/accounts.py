@@ -11,11 +11,11 @@ from threading import RLock
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import Ask, BudgetId, DownMessage, Outbox
-from countless.core.budget.periods import Periods
 from countless.core.budget.rolling import Returns, RollingWindow
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
+from countless.core.periods.site import SitePeriods
 from countless.errors import AboveLimit
 from countless.inprocess.world import Meter, World
 
@@ -65,14 +65,13 @@ class Accounts:
         self._holders = 1  # of the period in which a site has asked last
         self._asked = 0  # messages of sites until then
         self._earliest = 0.0  # periods that end before are dropped: making them again would forget what was spent
-        self._periods: Periods[SpendingPeriod] = Periods(rule.calendar, self._new_period)
+        self._periods: SitePeriods[SpendingPeriod] = SitePeriods(rule.calendar, self._new_period)
 
     def enter(self) -> None:
         """Go to the period that the clock shows, or to the first one that is left if it has gone back further."""
-        calendar = self._periods.calendar
-        if calendar is not None:
-            for dropped in self._periods.enter(max(self._clock(), self._earliest)):
-                self._earliest = max(self._earliest, calendar.bounds(dropped.coordinator.budget.period)[1])
+        self._periods.enter(max(self._clock(), self._earliest))
+        for dropped in self._periods.drop_earlier():
+            self._earliest = max(self._earliest, self._periods.calendar.bounds(dropped.coordinator.budget.period)[1])
 
     @property
     def present(self) -> SpendingPeriod:
@@ -185,7 +184,8 @@ class RollingAccounts(Accounts):
 
     def enter(self) -> None:
         """Let units come back of which the coordinator must know."""
-        now, period = self._clock(), self._periods.present
+        now = self._clock()
+        period = self._periods.enter(now)
         units = self._returns.due(now)
         if units:
             period.handed_in -= units
@@ -260,5 +260,5 @@ class RollingAccounts(Accounts):
         return handed_in
 
     def reset(self) -> None:
-        self._periods = Periods(None, self._new_period)
+        self._periods = SitePeriods(None, self._new_period)
         self._start()

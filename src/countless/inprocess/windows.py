@@ -16,10 +16,10 @@ from countless.core.durations import require_rolling
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.site import FamilySite
 from countless.core.messages import SiteId
+from countless.core.periods.site import MARGIN_S, SitePeriods
 from countless.core.site import require_increment
 from countless.core.windows.rolling import Record, count_since, narrower
 from countless.core.windows.rule import WindowRule
-from countless.core.windows.site import MARGIN_S, SiteWindows
 from countless.core.windows.spans import SpanCount, count_between, span_named
 from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.errors import InvalidParameter, NoWindows
@@ -62,7 +62,7 @@ class TrackedWindows:
         self._new = new
         self._changed = changed
         self._answer = answer
-        self._windows: SiteWindows[OpenWindow] = SiteWindows(self._calendar, self._open)
+        self._windows: SitePeriods[OpenWindow] = SitePeriods(self._calendar, self._open)
         self._closed: dict[int, int] = {}  # counts by period, oldest first
         self._settled = 0  # the sum of all windows that were closed
         self._kept_since = -inf  # of the windows before this moment, only the sum is known

@@ -15,7 +15,7 @@ from countless.client.budgets.local_periods import LocalPeriods, UpItem
 from countless.client.session import protocol
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId, DownMessage
-from countless.core.budget.periods import Periods
+from countless.core.periods.site import SitePeriods
 from countless.server.sessions.budgets.periods import BudgetPeriods
 from countless.server.storage import commit
 from support.period_world import play
@@ -65,16 +65,15 @@ def grants_to_the_present_period(patch: pytest.MonkeyPatch) -> None:
 
 def carries_units_over(patch: pytest.MonkeyPatch) -> None:
     """What is left of a period can be spent in the next one."""
-    original = Periods.enter
+    original = SitePeriods.enter
 
-    def enter(self: Periods[LocalBudget], now: float) -> list[LocalBudget]:
-        before = self.states.get(self.period)
-        dropped = original(self, now)
-        if before is not None and self.present is not before and self.calendar is not None:
-            self.present.site.limit += before.site.room
-        return dropped
+    def enter(self: SitePeriods[LocalBudget], now: float) -> LocalBudget:
+        before, present = self.states.get(self.period), original(self, now)
+        if before is not None and present is not before:
+            present.site.limit += before.site.room
+        return present
 
-    patch.setattr(Periods, "enter", enter)
+    patch.setattr(SitePeriods, "enter", enter)
 
 
 def makes_states_again(patch: pytest.MonkeyPatch) -> None:

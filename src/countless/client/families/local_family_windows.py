@@ -9,7 +9,7 @@ from threading import RLock
 
 from countless.client.families.local_family import LocalFamily
 from countless.core.family.rule import FamilyRule
-from countless.core.windows.site import SiteWindows
+from countless.core.periods.site import SitePeriods
 from countless.errors import InvalidParameter
 from countless.wire.keys import Key, parse_calendar
 
@@ -101,7 +101,7 @@ class LocalFamilyWindows:
 
     def reset(self, spread: float) -> None:
         """Begin again, in a process that has counted nothing. The owner closes the families that were there."""
-        self._windows: SiteWindows[LocalFamily] = SiteWindows(self._calendar, self._window, spread)
+        self._windows: SitePeriods[LocalFamily] = SitePeriods(self._calendar, self._window, spread)
 
     def _window(self, period: int) -> LocalFamily:
         return self._new(self.key.window(period), self.rule, self.cap)

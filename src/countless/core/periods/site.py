@@ -1,17 +1,24 @@
-"""The windows of a counter at one site: which is the present one, by a clock that may jump, and the state of each.
+"""The windows of a counter, or the periods of a budget, at one site: which is the present one, and the state of each.
 
 | moment                                          | what happens                                                     |
 |-------------------------------------------------|------------------------------------------------------------------|
-| shortly before the end of the present window    | the state of the next one is made (`prepare`)                    |
-| the clock shows another window                  | events belong to that one (`enter`)                              |
+| shortly before the end of the present period    | the state of the next one is made (`prepare`)                    |
+| the clock shows another period                  | events and requests belong to that one (`enter`)                 |
 | some time after the end of a window             | it is finished (`finish`): the owner delivers its count          |
-| the clock is put back                           | to a window that is not finished yet, or to the first after them |
+| another period of a budget is the present one   | all but the last one before it are dropped (`drop_earlier`)      |
+| the clock is put back                           | to a state that is still there; of a budget, or to a new one     |
+|                                                 | of a counter, or to the first window that is not finished        |
 
 Windows are finished in ascending order, and a site never counts in a window that it has finished, whatever its clock
 does. The sites of a counter prepare and finish at different times, so that the coordinator is not flooded at the edge.
 
 A clock that jumps ahead for some minutes must not finish windows: the site could not return to them. So `finish`
 compares the clock with a monotonic one, and believes a jump only after it has lasted a while.
+
+A hold of a budget is settled in the period in which it was opened, so the period before the present one is kept, and so
+are later ones, to which the clock was ahead. The owner must hand in what is dropped. If the clock goes back to such a
+period, its state is made again. Until the coordinator has acknowledged what was handed in, it may still know what was
+granted to the first one: then the owner must make one that admits nothing.
 """
 
 from collections.abc import Callable
@@ -22,19 +29,34 @@ from countless.core.calendar import Calendar
 
 # Sites prepare and finish within this time around an edge: a tenth of a window, at most a quarter of an hour.
 MARGIN_S = {"minute": 6.0, "hour": 360.0, "day": 900.0, "month": 900.0}
+MAX_BUDGET_MARGIN_S = 60.0  # units that were granted early can be spent nowhere else
 BELIEVED_AFTER_S = 900.0  # a clock that has jumped; up to twice as long, by the spread
 MIN_LEAD = 0.25  # of the margin: the last site that prepares still has time for a round trip
 
 State = TypeVar("State")
 
 
-class SiteWindows(Generic[State]):
-    """`new` makes the state of a window. `spread`, from 0 to 1, is different for every site. With 0, no delay.
+class Unending:
+    """In place of a calendar: one period, 0."""
+
+    def period_at(self, now: float) -> int:
+        return 0
+
+    def bounds(self, period: int) -> tuple[float, float]:
+        return -inf, inf
+
+    def next(self, period: int) -> int:
+        return period + 1
+
+
+class SitePeriods(Generic[State]):
+    """`new` makes the state of a period. `spread`, from 0 to 1, is different for every site. With 0, no delay. Without
+    a calendar there is one period, 0, which does not end.
 
     `now` is what the site's clock shows, in seconds since 1970; `monotonic` is a clock that never jumps. Pass `now` for
     both to believe every jump at once.
 
-    >>> windows = SiteWindows(Calendar("minute"), lambda period: f"state of {period}", spread=0.5)
+    >>> windows = SitePeriods(Calendar("minute"), lambda period: f"state of {period}", spread=0.5)
     >>> windows.enter(600_000_059.9)
     'state of 10000000'
     >>> windows.finish(600_000_062.9, monotonic=0.0), windows.enter(600_000_062.9)
@@ -43,25 +65,36 @@ class SiteWindows(Generic[State]):
     ({10000000: 'state of 10000000'}, 'state of 10000001')
     """
 
-    def __init__(self, calendar: Calendar, new: Callable[[int], State], spread: float = 0.0) -> None:
-        self.calendar = calendar
-        self.states: dict[int, State] = {}  # of the windows that are not finished
+    def __init__(
+        self,
+        calendar: Calendar | None,
+        new: Callable[[int], State],
+        spread: float = 0.0,
+        max_margin_s: float = inf,
+    ) -> None:
+        self.calendar: Calendar | Unending = calendar or Unending()
+        self.states: dict[int, State] = {}  # of the periods that are not finished or dropped
         self.watermark = 0  # all windows before this one are finished
         self.period = 0  # the one that was entered last
         self.starts_at, self.ends_at = inf, -inf  # while the clock is between these, `enter` changes nothing
         self._new = new
         self._spread = spread
-        self._margin_s = MARGIN_S[calendar.per]
-        self._prepared = 0  # the window that was prepared last
+        self._margin_s = 0.0 if calendar is None else min(MARGIN_S[calendar.per], max_margin_s)
+        self._prepared = 0  # the period that was prepared last
         self._offset: float | None = None  # by how much the clock is ahead of the monotonic one, as far as we believe
         self._shown_offset, self._shown_since = 0.0, 0.0  # and as the clock shows it now
 
     def present_at(self, now: float) -> int:
-        """The window of an event at this moment."""
+        """The period of an event, or a request, at this moment."""
         return max(self.calendar.period_at(now), self.watermark)
 
+    @property
+    def present(self) -> State:
+        """Of the period that was entered last."""
+        return self.states[self.period]
+
     def enter(self, now: float) -> State:
-        """The state of the window of this moment, which is made if it is not there."""
+        """Make the period of this moment the present one. Returns its state, which is made if it is not there."""
         if not self.starts_at <= now < self.ends_at:
             period = self.present_at(now)
             starts_at, ends_at = map(float, self.calendar.bounds(period))  # comparing floats with a clock is faster
@@ -72,7 +105,7 @@ class SiteWindows(Generic[State]):
         return self.states[self.period]
 
     def prepare(self, now: float, needed: Callable[[State], bool]) -> int | None:
-        """Make the state of the next window, and return its period, if it is time and the present one is needed."""
+        """Make the state of the next period, and return that one, if it is time and the present state is needed."""
         if self.seconds_to_prepare(now) > 0:
             return None
         period = self.present_at(now)
@@ -94,6 +127,11 @@ class SiteWindows(Generic[State]):
             self.watermark = self.calendar.next(period)
             finished[period] = self.states.pop(period)
         return finished
+
+    def drop_earlier(self) -> list[State]:
+        """The states of periods before the present one, but for the last. They are kept no longer."""
+        earlier = sorted(period for period in self.states if period < self.period)[:-1]
+        return [self.states.pop(period) for period in earlier]
 
     def seconds_to_prepare(self, now: float) -> float:
         period = self.present_at(now)
