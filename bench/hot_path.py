@@ -21,7 +21,7 @@ from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import DurableCounter
 from countless.client.forks import present_page
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalWindows
+from countless.client.local_windows import LocalCounterWindows
 from countless.core.budget.messages import BudgetId, Grant
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
@@ -89,8 +89,8 @@ def increments() -> None:
     print(f"prometheus_client Counter.inc() {theirs:8.0f} ns   1")
 
 
-def windows_of(new: Callable[[Key], LocalCounter]) -> LocalWindows:
-    return LocalWindows(Key(COUNTER, "bench", "hour", ALL), 0.5, RLock(), now, new, print)
+def windows_of(new: Callable[[Key], LocalCounter]) -> LocalCounterWindows:
+    return LocalCounterWindows(Key(COUNTER, "bench", "hour", ALL), 0.5, RLock(), now, new, print)
 
 
 def requests() -> None:

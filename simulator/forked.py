@@ -22,7 +22,7 @@ from countless.client.durable.state import DurableCounter
 from countless.client.fork_page import ForkPage
 from countless.client.forks import ClientLock
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalWindows
+from countless.client.local_windows import LocalCounterWindows
 from countless.client.session.loop import ClientLoop
 from countless.client.transport.base import Transport
 
@@ -59,7 +59,7 @@ def inherited(
         (client._budgets, {}),  # it would share its values with the copy
         (NONE_ASIDE, NONE_ASIDE),
     ]
-    finished = [each._present[2] for each in client._windows.values() if isinstance(each, LocalWindows)]
+    finished = [each._last[2] for each in client._windows.values() if isinstance(each, LocalCounterWindows)]
     counters = [each for each in (*client._local_counters.values(), *finished) if each is not None]
     pairs += [(counter.sequence, _numbers(counter, page)) for counter in counters]
     for part in parts.values():

@@ -13,7 +13,7 @@ from countless.client.durable.count_file import CountFile
 from countless.client.durable.family import FamilyRecords, orphaned_families
 from countless.client.durable.word_file import CHUNK_BYTES
 from countless.client.families.local_family import LocalFamily
-from countless.client.families.local_family_windows import LocalFamilyWindows
+from countless.client.local_windows import LocalFamilyWindows
 from countless.client.transport.endpoint import Endpoint
 from countless.core.family.messages import UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
@@ -43,9 +43,9 @@ class RecordedWindows:
             *(PAGES, RULE, 100, 0.0, self.lock, lambda: self.now, self._new, self._remove)
         )
 
-    def _new(self, key: Key, rule: FamilyRule, cap: int) -> LocalFamily:
-        records = None if self.file is None else FamilyRecords(key, rule, self.file)
-        family = self.families[str(key)] = LocalFamily(key, rule, cap, self.lock, _ignore, records)
+    def _new(self, key: Key) -> LocalFamily:
+        records = None if self.file is None else FamilyRecords(key, RULE, self.file)
+        family = self.families[str(key)] = LocalFamily(key, RULE, 100, self.lock, _ignore, records)
         return family
 
     def _remove(self, key: Key) -> None:

@@ -6,7 +6,7 @@ from threading import RLock
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.state import DurableCounter
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalWindows
+from countless.client.local_windows import LocalCounterWindows
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -35,7 +35,7 @@ class RecordedWindows:
         self.messages: list[UpMessage] = []
         self.file = None if kind == "plain" else CountFile.in_memory(SITE_ID)
         self._trigger = trigger or EveryNth(1)
-        self.windows = LocalWindows(HITS, spread, self.lock, lambda: self.now, self._new, self._remove)
+        self.windows = LocalCounterWindows(HITS, spread, self.lock, lambda: self.now, self._new, self._remove)
 
     def _new(self, key: Key) -> LocalCounter:
         """As the client does it."""

@@ -10,7 +10,7 @@ from threading import Lock, RLock
 from typing import Any, cast
 
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalWindows, spread_of
+from countless.client.local_windows import LocalCounterWindows, spread_of
 from countless.client.session.protocol import SiteSession
 from countless.client.transport.base import ConnectionLost
 from countless.core.messages import SiteId, UpMessage
@@ -40,10 +40,10 @@ class Process(Stream):
         self.counters: dict[Key, LocalCounter] = {}
         self.windows = {series: self._windows(series, site_id) for series in SERIES}
 
-    def _windows(self, series: str, site_id: SiteId) -> LocalWindows:
+    def _windows(self, series: str, site_id: SiteId) -> LocalCounterWindows:
         spread = spread_of(site_id, series)
         key = Key(COUNTER, series, calendar_text(CALENDAR), ALL)
-        windows = LocalWindows(key, spread, self.lock, self.wall_clock, self._new, self._remove)
+        windows = LocalCounterWindows(key, spread, self.lock, self.wall_clock, self._new, self._remove)
         self.session.add_windows(windows)
         return windows
 

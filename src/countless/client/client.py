@@ -26,9 +26,9 @@ from countless.client.budgets.client_budget import ClientBudget
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.environment import token_for, url_or_default
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
-from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
+from countless.client.local_windows import LocalFamilyWindows
 from countless.client.transport.endpoint import Endpoint
 from countless.clock import Clock, steady_clock
 from countless.core.calendar import Calendar, Per, calendar_of, require_calendar

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Countable(Protocol):
-    """A `LocalCounter`, or `LocalWindows`."""
+    """A `LocalCounter`, or `LocalCounterWindows`."""
 
     def add(self, n: int = 1) -> None: ...
 

@@ -17,9 +17,8 @@ from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
-from countless.client.families.local_family_windows import LocalFamilyWindows
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalWindows, spread_of
+from countless.client.local_windows import LocalCounterWindows, LocalFamilyWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin, new_incarnation
 from countless.client.transport.base import Transport
@@ -70,7 +69,7 @@ class LocalState:
         self._clock = clock
         self._lock = forks.ClientLock()
         self._local_counters: dict[Key, LocalCounter] = {}  # and windows
-        self._windows: dict[Key, LocalWindows | LocalFamilyWindows] = {}  # by the key of all windows together
+        self._windows: dict[Key, LocalCounterWindows | LocalFamilyWindows] = {}  # by the key of all windows together
         self._families: dict[Key, LocalFamily] = {}  # and distributions; and windows of both
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
         self._left = False  # the program has closed the client: a later `add` raises
@@ -133,12 +132,12 @@ class LocalState:
                     self._local_counters[key].close()
             return self._local_counters[key]
 
-    def _local_windows(self, calendar: Calendar, series: str) -> LocalWindows:
+    def _local_windows(self, calendar: Calendar, series: str) -> LocalCounterWindows:
         key = self._windows_key(COUNTER, series, calendar)
         with self._lock:
             windows = self._windows.get(key)
-            if not isinstance(windows, LocalWindows):
-                windows = self._windows[key] = LocalWindows(
+            if not isinstance(windows, LocalCounterWindows):
+                windows = self._windows[key] = LocalCounterWindows(
                     key,
                     spread_of(self._site_id, series),
                     self._lock,
@@ -173,7 +172,7 @@ class LocalState:
             spread=spread_of(self._site_id, name),
             lock=self._lock,
             clock=self._wall_clock,
-            new=self._local_family,
+            new=partial(self._local_family, rule=rule, cap=cap),
             remove=self._remove_family,
         )
         self._loop.add_windows(windows)

@@ -1,17 +1,21 @@
-"""A counter with windows in one process: each event is counted in the window that the clock shows.
+"""Counters and families with windows in one process: each event is counted in the window that the clock shows.
 
-Every window is a local counter of its own, named like `requests@hour:490123`. An event without a lock is three steps:
-compare the clock with the bounds of the present window, take the next number of its counter, compare that with the
-threshold. Meanwhile another thread may finish the window. Then the number is in its final count, or the event is
-counted in the present window instead: `LocalCounter.add_with_lock` knows which.
+Every window is a local counter, or family, of its own, named like `requests@hour:490123`. The events of a family are
+counted under the lock, so the window that the clock shows cannot be finished meanwhile. An event of a counter without a
+lock is three steps: compare the clock with the bounds of the present window, take the next number of its counter,
+compare that with the threshold. Meanwhile another thread may finish the window. Then the number is in its final count,
+or the event is counted in the present window instead: `LocalCounter.add_with_lock` knows which.
 """
 
 from collections.abc import Callable, Iterable
 from math import inf
 from threading import RLock
+from typing import Generic, Protocol, TypeVar
 from zlib import crc32
 
+from countless.client.families.local_family import LocalFamily
 from countless.client.local_counter import NO_NUMBER, LocalCounter
+from countless.core.family.rule import FamilyRule
 from countless.core.periods.site import SitePeriods
 from countless.core.site import MAX_INCREMENT, require_increment
 from countless.errors import InvalidParameter
@@ -20,20 +24,18 @@ from countless.wire.keys import Key, parse_calendar
 _ONE = 1  # CPython has one object for it, which True and 1.0 are not
 
 
-class LocalWindows:
-    """The windows of one series, and of none of its labels. A program calls `add`; the rest is for the owner."""
+class Window(Protocol):
+    def close(self) -> object:
+        """A later `add` raises, or goes to another window."""
 
-    __slots__ = (
-        "_calendar",
-        "_clock",
-        "_closed",
-        "_lock",
-        "_new",
-        "_present",
-        "_remove",
-        "_windows",
-        "key",
-    )
+
+L = TypeVar("L", bound=Window)
+
+
+class LocalWindows(Generic[L]):
+    """The windows of one series, and of none of its labels; or of a family. Everything is called with the lock."""
+
+    __slots__ = ("_calendar", "_clock", "_closed", "_lock", "_new", "_remove", "_windows", "key")
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class LocalWindows:
         spread: float,
         lock: RLock,
         clock: Callable[[], float],
-        new: Callable[[Key], LocalCounter],
+        new: Callable[[Key], L],
         remove: Callable[[Key], None],
     ) -> None:
         self.key = key  # of all windows together
@@ -49,13 +51,73 @@ class LocalWindows:
         self._lock = lock
         self._clock = clock
         self._new = new
-        self._remove = remove  # its count is delivered
+        self._remove = remove  # everything in it is delivered
         self._closed = False
-        self._present: tuple[float, float, LocalCounter | None]
         self.reset(spread)
 
+    @property
+    def _present(self) -> L | None:
+        """The window that the clock shows, if anything was counted in it."""
+        return self._windows.states.get(self._windows.present_at(self._clock()))
+
+    def _enter(self) -> L:
+        if self._closed:
+            raise self._error()
+        return self._windows.enter(self._clock())
+
+    def _error(self) -> InvalidParameter:
+        return InvalidParameter("counter", self.key.name, "a counter of a client that has not been closed")
+
+    # For the owner
+
+    def seconds_to_tick(self, monotonic: float) -> float:
+        if self._closed:
+            return inf
+        now = self._clock()
+        return min(self._seconds_to_announce(now), self._windows.seconds_to_finish(now, monotonic))
+
+    def tick(self, monotonic: float) -> tuple[int | None, Iterable[int]]:
+        """The window that has to be announced to the coordinator, and those that are finished, oldest first."""
+        if self._closed:  # all windows leave, the present one too
+            return None, ()
+        now = self._clock()
+        announced = self._announce(now)
+        finished = self._windows.finish(now, monotonic)
+        for local in finished.values():
+            local.close()
+        return announced, finished
+
+    def _seconds_to_announce(self, now: float) -> float:
+        return inf
+
+    def _announce(self, now: float) -> int | None:
+        """A window that has not begun, so that the coordinator can answer before."""
+        return None
+
+    def left(self, period: int) -> None:
+        """The coordinator has everything that was counted in a window that is finished."""
+        self._remove(self.key.window(period))
+
+    def close(self) -> None:
+        """The owner closes all windows."""
+        self._closed = True
+
+    def reset(self, spread: float) -> None:
+        """Begin again, in a process that has counted nothing. The owner closes the windows that were there."""
+        self._windows: SitePeriods[L] = SitePeriods(self._calendar, self._window, spread)
+
+    def _window(self, period: int) -> L:
+        return self._new(self.key.window(period))
+
+
+class LocalCounterWindows(LocalWindows[LocalCounter]):
+    """A program calls `add`."""
+
+    __slots__ = ("_last",)
+    _last: tuple[float, float, LocalCounter | None]  # the window that was entered last: when it starts and ends
+
     def add(self, n: int = 1) -> None:
-        starts_at, ends_at, local = self._present  # one object, so that they belong to each other
+        starts_at, ends_at, local = self._last  # one object, so that they belong to each other
         if n is _ONE and starts_at <= self._clock() < ends_at and local is not None:
             number = next(local.sequence, NO_NUMBER)  # inline: calling `local.add` makes this a fifth slower
             if number < local.threshold or local.add_with_lock(1, number):
@@ -63,60 +125,82 @@ class LocalWindows:
         elif type(n) is not int or not 0 <= n <= MAX_INCREMENT:
             require_increment(n)
         with self._lock:
-            if not self._closed:
-                local = self._windows.enter(self._clock())
-                self._set_present()
-                if local.add_with_lock(n, 0):
-                    return
-        raise InvalidParameter("counter", self.key.name, "a counter of a client that has not been closed")
+            local = self._enter()
+            self._set_last()
+            if not local.add_with_lock(n, 0):
+                raise self._error()
 
-    def _set_present(self) -> None:
+    def _set_last(self) -> None:
         windows = self._windows  # nothing is called from here on, so that no signal handler enters another window
-        self._present = windows.starts_at, windows.ends_at, windows.states[windows.period]
+        self._last = windows.starts_at, windows.ends_at, windows.states[windows.period]
 
     @property
     def counted(self) -> int:
         """In the present window."""
         with self._lock:
-            local = self._windows.states.get(self._windows.present_at(self._clock()))
+            local = self._present
             return 0 if local is None else local.counted
 
-    # For the owner, which holds the lock
+    def _seconds_to_announce(self, now: float) -> float:
+        return self._windows.seconds_to_prepare(now) if self._windows.states else inf
 
-    def seconds_to_tick(self, monotonic: float) -> float:
-        if self._closed or not self._windows.states:
-            return inf
-        now = self._clock()
-        return min(self._windows.seconds_to_prepare(now), self._windows.seconds_to_finish(now, monotonic))
-
-    def tick(self, monotonic: float) -> tuple[int | None, Iterable[int]]:
-        """The window that has to be announced to the coordinator, and those that are finished, oldest first."""
-        if self._closed:  # all windows leave, also the present one
-            return None, ()
-        now = self._clock()
+    def _announce(self, now: float) -> int | None:
         prepared = self._windows.prepare(now, _has_counted)
         if prepared is not None:
             self._windows.states[prepared].announced = True
-        finished = self._windows.finish(now, monotonic)
-        for local in finished.values():
-            local.close()
-        return prepared, finished
-
-    def left(self, period: int) -> None:
-        """The coordinator has the final count of a window that is finished."""
-        self._remove(self.key.window(period))
-
-    def close(self) -> None:
-        """The owner closes the counters of all windows."""
-        self._closed = True
+        return prepared
 
     def reset(self, spread: float) -> None:
-        """Begin again, in a process that has counted nothing. The owner closes the counters that were there."""
-        self._present = inf, -inf, None
-        self._windows: SitePeriods[LocalCounter] = SitePeriods(self._calendar, self._window, spread)
+        self._last = inf, -inf, None
+        super().reset(spread)
 
-    def _window(self, period: int) -> LocalCounter:
-        return self._new(self.key.window(period))
+
+class LocalFamilyWindows(LocalWindows[LocalFamily]):
+    """A program calls `add`. Windows are not announced: a family counts each from nothing, so that it has nothing to
+    learn from the coordinator before.
+    """
+
+    __slots__ = ("cap", "name", "rule")
+
+    def __init__(
+        self,
+        key: Key,
+        rule: FamilyRule,
+        cap: int,
+        spread: float,
+        lock: RLock,
+        clock: Callable[[], float],
+        new: Callable[[Key], LocalFamily],
+        remove: Callable[[Key], None],
+    ) -> None:
+        super().__init__(key, spread, lock, clock, new, remove)
+        self.name = key.name
+        self.rule = rule
+        self.cap = cap
+
+    def __repr__(self) -> str:
+        return f"<LocalFamilyWindows {self.name!r}: {self.count:,} counted in the present window>"
+
+    def add(self, label: str, n: int = 1) -> None:
+        with self._lock:
+            self._enter().add(label, n)
+
+    def add_overflow(self, n: int = 1) -> None:
+        """Count events of labels beyond the cap of the program."""
+        with self._lock:
+            self._enter().add_overflow(n)
+
+    @property
+    def count(self) -> int:
+        """How many events this process has counted, in the present window."""
+        with self._lock:
+            present = self._present
+            return 0 if present is None else present.count
+
+    def count_of(self, label: str) -> int:
+        with self._lock:
+            present = self._present
+            return 0 if present is None else present.count_of(label)
 
 
 def _has_counted(local: LocalCounter) -> bool:
