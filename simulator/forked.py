@@ -57,6 +57,7 @@ def inherited(
         (client._loop, loop),
         (client._thread, client._thread),
         (client._budgets, {}),  # it would share its values with the copy
+        (client._members, {}),  # they belong to the sessions of the parent; the child makes its own
         (NONE_ASIDE, NONE_ASIDE),
     ]
     finished = [each._last[2] for each in client._windows.values() if isinstance(each, LocalCounterWindows)]

@@ -5,7 +5,6 @@ A failure prints the command that repeats it.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -13,10 +12,11 @@ from typing import Any
 import pytest
 
 from countless.client.families.local_family import LocalFamily
+from countless.client.kinds.counter import CounterMember
+from countless.client.kinds.family import FamilyMember
 from countless.client.local_counter import LocalCounter
-from countless.client.session.counters import SessionCounters
-from countless.client.session.families import SessionFamilies
 from countless.client.session.known import Known
+from countless.client.session.members import SessionMembers
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
 from countless.core.family.coordinator import FamilyCoordinator
@@ -37,7 +37,6 @@ from countless.server.storage.rows import Publish, Rows
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import KnownFamily
 from countless.wire.frames import IncarnationExpired, IncarnationRetired
-from countless.wire.keys import Key
 from simulator import outcomes
 from simulator.runs import Run
 from simulator.trial import PROFILES, Trial
@@ -163,17 +162,13 @@ def retires_without_a_tombstone(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_what_is_known_of_a_retired_incarnation(patch: pytest.MonkeyPatch) -> None:
-    original = SessionCounters.renew
-    patch.setattr(SessionCounters, "renew", lambda self, site_id, known: original(self, site_id, Known()))
+    original = SessionMembers.renew
+    patch.setattr(SessionMembers, "renew", lambda self, site_id, known: original(self, site_id, Known()))
 
 
 def does_not_send_again_after_a_lost_connection(patch: pytest.MonkeyPatch) -> None:
-    original = SessionCounters._join_items
-
-    def join_items(self: SessionCounters, key: Key) -> list[object]:
-        return [] if key in self._sent else list(original(self, key))
-
-    patch.setattr(SessionCounters, "_join_items", join_items)
+    original = CounterMember.join
+    patch.setattr(CounterMember, "join", lambda self: original(self) if self.sent is None else [])
 
 
 def retires_with_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -198,12 +193,8 @@ def forgets_what_was_finished_on_the_last_stream(patch: pytest.MonkeyPatch) -> N
 
 
 def sends_a_window_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
-    original = SessionCounters.renew
-
-    def renew(self: SessionCounters, site_id: SiteId, known: Known) -> None:
-        original(self, site_id, replace(known, first_not_left={}))
-
-    patch.setattr(SessionCounters, "renew", renew)
+    original = CounterMember.renew
+    patch.setattr(CounterMember, "renew", lambda self, site_id, known, complete: original(self, site_id, known, False))
 
 
 def counts_twice_at_the_edge_of_a_window(patch: pytest.MonkeyPatch) -> None:
@@ -264,8 +255,8 @@ def forgets_steps_of_families_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_a_window_of_a_family_again_that_the_retired_incarnation_has_left(patch: pytest.MonkeyPatch) -> None:
-    original = SessionFamilies.renew
-    patch.setattr(SessionFamilies, "renew", lambda self, known: original(self, replace(known, first_not_left={})))
+    original = FamilyMember.renew
+    patch.setattr(FamilyMember, "renew", lambda self, site_id, known, complete: original(self, site_id, known, False))
 
 
 def forgets_labels_of_windows_that_are_not_kept(patch: pytest.MonkeyPatch) -> None:

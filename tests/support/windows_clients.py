@@ -9,6 +9,7 @@ from functools import partial
 from threading import Lock, RLock
 from typing import Any, cast
 
+from countless.client.kinds.counter import CounterMember
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows, spread_of
 from countless.client.session.protocol import SiteSession
@@ -38,6 +39,7 @@ class Process(Stream):
         self.site = site
         self.offset = 0.0  # of its wall clock
         self.counters: dict[Key, LocalCounter] = {}
+        self.members: dict[Key, CounterMember] = {}
         self.windows = {series: self._windows(series, site_id) for series in SERIES}
 
     def _windows(self, series: str, site_id: SiteId) -> LocalCounterWindows:
@@ -53,14 +55,15 @@ class Process(Stream):
     def _new(self, key: Key) -> LocalCounter:
         site = Site(str(key), self.session.site_id, SeededRandom(1))
         counter = self.counters[key] = LocalCounter(site, self.lock, partial(self._deliver, key))
-        self.session.add_counter(key, counter)
+        self.members[key] = CounterMember(key, counter)
+        self.session.add(self.members[key])
         return counter
 
     def _remove(self, key: Key) -> None:
         del self.counters[key]
 
     def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.session.queue(key, messages)
+        self.members[key].queue(messages)
 
     def add(self, series: str, n: int) -> None:
         self.windows[series].add(n)

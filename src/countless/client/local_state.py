@@ -17,6 +17,9 @@ from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
+from countless.client.kinds.counter import CounterMember
+from countless.client.kinds.family import FamilyMember
+from countless.client.kinds.member import AnyMember
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows, LocalFamilyWindows, spread_of
 from countless.client.session.loop import ClientLoop
@@ -71,6 +74,7 @@ class LocalState:
         self._local_counters: dict[Key, LocalCounter] = {}  # and windows
         self._windows: dict[Key, LocalCounterWindows | LocalFamilyWindows] = {}  # by the key of all windows together
         self._families: dict[Key, LocalFamily] = {}  # and distributions; and windows of both
+        self._members: dict[Key, AnyMember] = {}  # of these, as sessions need them
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
         self._left = False  # the program has closed the client: a later `add` raises
         self._origin = Origin.MEMORY if state_dir is None else Origin.FILE
@@ -84,14 +88,13 @@ class LocalState:
         self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
         self._loop = ClientLoop(
             self._site_id,
-            self._local_counters,
+            self._members,
             self._lock,
             self._open_transport(),
             self._on_status,
             self._renew_incarnation,
             self._budgets,
             self._windows,
-            self._families,
             self._clock,
             self._wall_clock,
             origin=self._origin,
@@ -120,17 +123,20 @@ class LocalState:
             if key not in self._local_counters:
                 trigger = _DISABLED_TRIGGER if self._disabled else None
                 site = Site(str(key), self._site_id, SystemRandom(), trigger=trigger)
-                deliver = partial(self._deliver, key)
+                deliver = partial(self._deliver_of_site, key)
                 made = (
                     LocalCounter(site, self._lock, deliver, lambda: self._lock.page.endless(count(1)))
                     if self._durable is None or self._left
                     else self._durable.counter(key, site, self._lock, deliver)
                 )
-                self._local_counters.setdefault(key, made)  # a handler may have come
-                self._loop.add_counter(key)
+                counter = self._local_counters.setdefault(key, made)  # a handler may have come
+                self._add_member(CounterMember(key, counter))
                 if self._left:
-                    self._local_counters[key].close()
+                    counter.close()
             return self._local_counters[key]
+
+    def _add_member(self, member: AnyMember) -> None:
+        self._loop.add(self._members.setdefault(member.key, member))
 
     def _local_windows(self, calendar: Calendar, series: str) -> LocalCounterWindows:
         key = self._windows_key(COUNTER, series, calendar)
@@ -157,8 +163,8 @@ class LocalState:
 
     def _local_family(self, key: Key, rule: FamilyRule, cap: int) -> LocalFamily:
         records = None if self._durable is None else self._durable.family(key, rule)
-        family = self._families[key] = LocalFamily(key, rule, cap, self._lock, self._deliver_family, records)
-        self._loop.add_family(key)
+        family = self._families[key] = LocalFamily(key, rule, cap, self._lock, self._deliver, records)
+        self._add_member(FamilyMember(family))
         if self._closing:
             family.close()
         return family
@@ -203,24 +209,26 @@ class LocalState:
     # Windows that are finished, and everything delivered
 
     def _remove_counter(self, key: Key) -> None:
-        del self._local_counters[key]
+        del self._local_counters[key], self._members[key]
         if self._durable is not None:
             self._durable.remove_counter(key)
 
     def _remove_family(self, key: Key) -> None:
+        del self._members[key]
         self._families.pop(key).forget()
 
     # Delivery
 
-    def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self._need_thread()
-        self._loop.queue(key, messages)
+    def _deliver_of_site(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
+        self._deliver(key, messages)
 
-    def _deliver_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
+    def _deliver(self, key: Key, messages: Sequence[UpMessage | FamilyMessage]) -> None:
         if self._disabled:
             return
         self._need_thread()
-        self._loop.queue_family(key, messages)
+        member = self._members.get(key)
+        if member is not None:  # a handler counts in one that is being made: it joins with its count
+            member.queue(messages)
 
     def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self._need_thread()
@@ -288,6 +296,7 @@ class LocalState:
         for watch in self._watches:
             watch._abandon()
         closing = self._closing
+        self._members.clear()
         self._new_incarnation()
         self._closing = closing
         if not closing:
@@ -305,6 +314,10 @@ class LocalState:
                 self._families.pop(key).close()
             for key, family in self._families.items():
                 family.after_fork(None if self._durable is None else self._durable.family(key, family.rule))
+            for key, counter in self._local_counters.items():
+                self._add_member(CounterMember(key, counter))
+            for family in self._families.values():
+                self._add_member(FamilyMember(family))
         else:
             for counter in self._local_counters.values():
                 counter.give_up()

@@ -4,12 +4,16 @@ from collections import Counter
 from threading import RLock
 
 from countless.client.families.local_family import LocalFamily
-from countless.client.session.families import SessionFamilies
+from countless.client.kinds.family import FamilyMember
+from countless.client.session.members import SessionMembers
 from countless.core.family.messages import OVERFLOW, UpMessage
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
-from countless.wire.families import FamilyLabels, FamilyReport, FamilyUpItem
+from countless.core.messages import SiteId
+from countless.wire.families import FamilyLabels, FamilyReport, LabelCap
+from countless.wire.frames import UpItem
 from countless.wire.keys import FAMILY, Key
 
+SITE_ID = SiteId("here", 1)
 RULE = FamilyRule(LABELS, 0.1)
 
 
@@ -18,18 +22,20 @@ class Session:
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self.families = SessionFamilies(self.lock, lambda: None, lambda: 0.0)
+        self.families = SessionMembers(FAMILY, self.lock, lambda: None, lambda: 0.0)
+        self.members: dict[Key, FamilyMember] = {}
         self.known: Counter[tuple[str, str]] = Counter()
         self.connect()
 
     def family(self, name: str, rule: FamilyRule = RULE, cap: int = 10) -> LocalFamily:
         key = Key(FAMILY, name)
         family = LocalFamily(key, rule, cap, self.lock, self._deliver)
-        self.families.add(key, family)
+        self.members[key] = FamilyMember(family)
+        self.families.add(self.members[key], SITE_ID)
         return family
 
     def _deliver(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
-        self.families.queue(key, messages)
+        self.members[key].queue(messages)
 
     def connect(self) -> None:
         self.names: dict[str, list[str]] = {}
@@ -38,12 +44,12 @@ class Session:
     def send(self) -> None:
         self._learn(self.families.drain())
 
-    def _learn(self, items: list[FamilyUpItem]) -> None:
+    def _learn(self, items: list[UpItem]) -> None:
         for item in items:
-            names = self.names.setdefault(item.family, [OVERFLOW])
             if isinstance(item, FamilyLabels):
-                names += item.labels
+                self.names.setdefault(item.family, [OVERFLOW]).extend(item.labels)
             elif isinstance(item, FamilyReport):
+                names = self.names.setdefault(item.family, [OVERFLOW])
                 for number, count in zip(item.counts[::2], item.counts[1::2], strict=True):
                     self.known[item.family, names[number]] = max(self.known[item.family, names[number]], count)
 
@@ -54,7 +60,7 @@ def test_new_labels_are_in_the_overflow_label_and_those_that_it_has_are_counted_
     pages.add("a")
     session.send()
     pages.add("b")
-    session.families.limit_labels(0)
+    session.families.receive_all(LabelCap(0), SITE_ID)
     later = session.family("pages later")  # such as the next window
     for family in (pages, later):
         for label in ("a", "b", "c", "d"):
@@ -70,7 +76,7 @@ def test_limit_ends_with_the_stream_or_when_the_coordinator_lifts_it() -> None:
     session = Session()
     pages = session.family("pages", cap=3)
     for number, (cap, new_stream) in enumerate([(0, False), (2, False), (0, True), (100, False)]):
-        session.families.limit_labels(cap)
+        session.families.receive_all(LabelCap(cap), SITE_ID)
         if new_stream:
             session.connect()
         pages.add(f"label {number}")
@@ -87,7 +93,7 @@ def test_new_incarnation_keeps_the_limit_and_all_events() -> None:
     session = Session()
     pages = session.family("pages")
     pages.add("a", 5)
-    session.families.limit_labels(0)
+    session.families.receive_all(LabelCap(0), SITE_ID)
     pages.add("b", 7)
     pages.renew(None)
     pages.add("c", 1)
@@ -96,7 +102,7 @@ def test_new_incarnation_keeps_the_limit_and_all_events() -> None:
 
 def test_distributions_are_not_limited() -> None:
     session = Session()
-    session.families.limit_labels(0)
+    session.families.receive_all(LabelCap(0), SITE_ID)
     latency = session.family("ms", FamilyRule(VALUES, 0.1, 0.1))
     latency.add("7")
     session.send()

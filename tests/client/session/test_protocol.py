@@ -9,6 +9,7 @@ from time import time
 
 import pytest
 
+from countless.client.kinds.counter import CounterMember
 from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import HELLO_TIMEOUT_S, Origin, SessionRetired, SiteSession, new_incarnation
 from countless.client.transport.base import ConnectionLost
@@ -55,8 +56,9 @@ class Stream:
         lock = RLock()
         self.session = SiteSession(SITE_ID, lock, lambda: None, lambda: self.time, origin=origin)
         site = Site("hits", SITE_ID, SeededRandom(1))
-        self.counter = LocalCounter(site, lock, lambda site, messages: self.session.queue(HITS, messages))
-        self.session.add_counter(HITS, self.counter)
+        self.counter = LocalCounter(site, lock, lambda site, messages: self.member.queue(messages))
+        self.member = CounterMember(HITS, self.counter)
+        self.session.add(self.member)
         self.connect()
 
     def connect(self) -> None:
@@ -132,9 +134,12 @@ def test_hello_without_an_answer_times_out() -> None:
 def test_session_that_gets_its_first_work_notifies_the_loop_though_an_earlier_notification_is_pending() -> None:
     notified: list[str] = []
     session = SiteSession(SITE_ID, RLock(), lambda: notified.append("notified"))
+    site = Site("hits", SITE_ID, SeededRandom(1))
+    member = CounterMember(HITS, LocalCounter(site, RLock(), lambda site, messages: None))
+    session.add(member)
     session.request_ack(1)  # nothing is due, so no stream is opened
-    session.queue(HITS, ())
-    session.queue(HITS, ())
+    member.queue(())
+    member.queue(())
     assert (session.has_work, notified) == (True, ["notified"] * 2)
 
 
@@ -174,7 +179,7 @@ def test_retired_incarnation_continues_with_the_events_that_are_not_known(stream
     stream.connect()
     with pytest.raises(SessionRetired) as retired:
         stream.receive(IncarnationRetired((("hits", 4),)))
-    assert retired.value.known.counts == {HITS: 4}
+    assert retired.value.known.members == {HITS: 4}
 
 
 def test_known_counts_of_a_retired_incarnation_may_come_in_parts(stream: Stream) -> None:
@@ -183,7 +188,7 @@ def test_known_counts_of_a_retired_incarnation_may_come_in_parts(stream: Stream)
     stream.receive(KnownCounts((("hits", 4), ("misses", 2))))
     with pytest.raises(SessionRetired) as retired:
         stream.receive(IncarnationRetired((("errors", 1),)))
-    assert {str(key): n for key, n in retired.value.known.counts.items()} == {"hits": 4, "misses": 2, "errors": 1}
+    assert {str(key): n for key, n in retired.value.known.members.items()} == {"hits": 4, "misses": 2, "errors": 1}
 
 
 @pytest.mark.parametrize("draw", [lambda n: 0, lambda n: n - 1], ids=["least", "largest"])

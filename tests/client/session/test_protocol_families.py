@@ -3,6 +3,7 @@
 from threading import RLock
 
 from countless.client.families.local_family import LocalFamily
+from countless.client.kinds.family import FamilyMember
 from countless.client.session.protocol import SiteSession
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import SiteId
@@ -19,8 +20,9 @@ class Stream:
         lock = RLock()
         self.session = SiteSession(SiteId("here", 1), lock, lambda: None, lambda: self.time)
         rule = FamilyRule(LABELS, 0.1)
-        self.family = LocalFamily(PAGES, rule, 10, lock, self.session.queue_family)
-        self.session.add_family(PAGES, self.family)
+        self.family = LocalFamily(PAGES, rule, 10, lock, lambda key, messages: self.member.queue(messages))
+        self.member = FamilyMember(self.family)
+        self.session.add(self.member)
 
     def connect(self) -> list[UpItem]:
         self._sent: list[UpItem] = []

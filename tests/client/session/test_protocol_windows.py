@@ -5,9 +5,10 @@ from contextlib import nullcontext
 
 import pytest
 
+from countless.client.kinds.counter import CounterMember
 from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import SessionRetired, SiteSession
-from countless.client.session.ticks import MAX_TICK_S
+from countless.client.ticks import MAX_TICK_S
 from countless.core.messages import Report, SetTrigger, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -39,16 +40,18 @@ class WindowsSession(RecordedWindows):
         super().__init__(kind, spread=0.5)
         self.items: list[UpItem] = []
         self.session = SiteSession(SITE_ID, self.lock, lambda: None, lambda: self.monotonic)
+        self.members: dict[Key, CounterMember] = {}
         self.session.add_windows(self.windows)
         self.connect()
 
     def _new(self, key: Key) -> LocalCounter:
         counter = super()._new(key)
-        self.session.add_counter(key, counter)
+        self.members[key] = CounterMember(key, counter)
+        self.session.add(self.members[key])
         return counter
 
     def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
-        self.session.queue(key, messages)
+        self.members[key].queue(messages)
 
     def connect(self, answer: DownItem = ACCEPTED) -> None:
         self._steps = self.session.run(self._send, lambda: None)

@@ -9,8 +9,8 @@ from weakref import ref
 import pytest
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart
-from countless.client.session.budgets import SessionBudgets
-from countless.client.session.ticks import TICKS_AT_ONCE
+from countless.client.kinds.budget import SessionBudgets
+from countless.client.ticks import TICKS_AT_ONCE
 from countless.core.budget.messages import Ask, BudgetId, Grant
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule

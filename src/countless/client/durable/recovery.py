@@ -23,6 +23,9 @@ from countless.client.durable.family import orphaned_families
 from countless.client.durable.record import CounterRecord
 from countless.client.durable.word_file import StateError
 from countless.client.families.local_family import LocalFamily
+from countless.client.kinds.counter import CounterMember
+from countless.client.kinds.family import FamilyMember
+from countless.client.kinds.member import AnyMember
 from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin
@@ -71,21 +74,19 @@ class OrphanDelivery:
         wall_clock: Clock = time,
         sharded: bool = False,
     ) -> None:
-        counters, budgets, families = _counters_in(file), orphaned_budgets(file), _families_in(file)
-        counted = any(counter.count or counter.announced for counter in counters.values())
-        self.needed = bool(budgets or families) or counted
+        members, budgets = {member.key: member for member in _members_in(file)}, orphaned_budgets(file)
+        self.needed = bool(budgets) or any(member.active for member in members.values())
         self._file = file
         self._sharded = sharded
         self._error: str | None = None
         self.loop = ClientLoop(
             site_id=file.site_id,
-            counters=counters,
+            members=members,
             lock=RLock(),
             transport=transport,
             on_status=self._on_status,
             new_incarnation=self._new_incarnation,
             budgets=budgets,
-            families=families,
             clock=clock,
             wall_clock=wall_clock,
             incarnations=file.incarnations if sharded else {},
@@ -218,18 +219,14 @@ class OrphanRecovery:
         delivery.finish()
 
 
-def _counters_in(file: CountFile) -> dict[Key, OrphanedCounter]:
+def _members_in(file: CountFile) -> list[AnyMember]:
+    """They have only to leave. Families send everything in the file, which is merged by maximum."""
     try:
         keys = {key_of(COUNTER, text): record for text, record in file.records.items()}
     except ProtocolError as error:
         raise StateError(f"{file.path} is damaged: {error}") from None
-    return {key: OrphanedCounter(key, record) for key, record in keys.items()}
-
-
-def _families_in(file: CountFile) -> dict[Key, LocalFamily]:
-    """They have only to leave: they send everything in the file, which is merged by maximum."""
-    return {
-        each.key: LocalFamily(
+    families = [
+        LocalFamily(
             key=each.key,
             rule=each.rule,
             cap=LABEL_CAP,
@@ -240,7 +237,9 @@ def _families_in(file: CountFile) -> dict[Key, LocalFamily]:
             total=each.total,
         )
         for each in orphaned_families(file)
-    }
+    ]
+    counters = [CounterMember(key, OrphanedCounter(key, record)) for key, record in keys.items()]
+    return [*counters, *map(FamilyMember, families)]
 
 
 def _ignore_messages(key: Key, messages: tuple[FamilyMessage, ...]) -> None:

@@ -9,8 +9,7 @@ from countless.wire.keys import ALL, COUNTER, FAMILY, Key, key_of
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    counts: Mapping[Key, int] = field(default_factory=dict)
-    families: Mapping[Key, KnownFamily] = field(default_factory=dict)
+    members: Mapping[Key, int | KnownFamily] = field(default_factory=dict)
     first_not_left: Mapping[Key, int] = field(default_factory=dict)  # by the key of all windows together
 
     def has_left(self, key: Key) -> bool:
@@ -23,13 +22,13 @@ def known_of(counts: Mapping[str, int], families: Mapping[str, KnownFamily]) -> 
     has not left. Frames don't say whether of a counter or of a family, and no two of them have one name.
 
     >>> known = known_of({"hits": 7, "hits@hour": 5}, {})
-    >>> known.counts[Key(COUNTER, "hits")], known.has_left(Key(COUNTER, "hits", "hour", 4))
+    >>> known.members[Key(COUNTER, "hits")], known.has_left(Key(COUNTER, "hits", "hour", 4))
     (7, True)
     """
     keys = {key_of(COUNTER, text): count for text, count in counts.items()}
     left = {(key.name, key.calendar): count for key, count in keys.items() if key.period == ALL}
     return Known(
-        {key: count for key, count in keys.items() if key.period != ALL},
-        {key_of(FAMILY, text): known for text, known in families.items()},
+        {key: count for key, count in keys.items() if key.period != ALL}
+        | {key_of(FAMILY, text): known for text, known in families.items()},
         {Key(kind, *which, ALL): period for which, period in left.items() for kind in (COUNTER, FAMILY)},
     )

@@ -6,10 +6,9 @@ from math import inf
 from threading import RLock
 from time import time
 
+from countless.client.kinds.budget import BudgetState
+from countless.client.kinds.member import AnyMember
 from countless.client.session.backoff import Backoff
-from countless.client.session.budgets import BudgetState
-from countless.client.session.counters import CounterState
-from countless.client.session.families import FamilyState
 from countless.client.session.protocol import NewIncarnation, Origin, SiteSession
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
@@ -17,8 +16,7 @@ from countless.client.session.windows import WindowsState
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Transport
 from countless.clock import Clock, steady_clock
 from countless.core.budget.messages import Ask
-from countless.core.family.messages import UpMessage as FamilyMessage
-from countless.core.messages import SiteId, UpMessage
+from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.wire.frames import BudgetLeave
 from countless.wire.keys import BUDGET, Key
@@ -32,14 +30,13 @@ class ClientLoop:
     def __init__(
         self,
         site_id: SiteId,
-        counters: Mapping[Key, CounterState],
+        members: Mapping[Key, AnyMember],
         lock: RLock,
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnationOfShard,
         budgets: Mapping[str, BudgetState] | None = None,
         windows: Mapping[Key, WindowsState] | None = None,
-        families: Mapping[Key, FamilyState] | None = None,
         clock: Clock = steady_clock,
         wall_clock: Clock = time,
         incarnations: Mapping[int, int] | None = None,
@@ -50,10 +47,9 @@ class ClientLoop:
         self._incarnations: Mapping[int, int] = {} if incarnations is None else incarnations
         self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
         self._windows: Mapping[Key, WindowsState] = {} if windows is None else windows
-        self._families: Mapping[Key, FamilyState] = {} if families is None else families
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id
-        self._counters = counters
+        self._members = members
         self._lock = lock
         self._transport = transport
         self._on_status = on_status
@@ -65,6 +61,9 @@ class ClientLoop:
         self._wakeup: Wakeup | None = None
         self._ack_requested = 0
         self._urgent = self._leaving = self._stopped = False
+
+        for member in members.values():
+            member.bind(self._notify_of)
 
     def open(self, wakeup: Wakeup | None = None) -> None:
         """Call it before the thread starts, or before the first `step`."""
@@ -110,9 +109,11 @@ class ClientLoop:
         acks = (session.acked if session.has_work else self._ack_requested for session in self._sessions)
         return min(acks, default=0)
 
-    def add_counter(self, key: Key) -> None:
+    def add(self, member: AnyMember) -> None:
         if self._sessions:
-            self._session_of(key).add_counter(key, self._counters[key])
+            self._session_of(member.key).add(member)
+        else:
+            member.bind(self._notify_of)
 
     def add_windows(self, windows: WindowsState) -> None:
         if self._sessions:
@@ -125,22 +126,6 @@ class ClientLoop:
     def add_budget(self, name: str) -> None:
         if self._sessions:
             self._session_of(Key(BUDGET, name)).add_budget(name, self._budgets[name])
-
-    def add_family(self, key: Key) -> None:
-        if self._sessions:
-            self._session_of(key).add_family(key, self._families[key])
-
-    def queue_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
-        if self._sessions:
-            self._session_of(key).queue_family(key, messages)
-        else:  # the sessions begin with what the families have to report
-            self._notify()
-
-    def queue(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
-        if self._sessions:
-            self._session_of(key).queue(key, messages)
-        else:  # the sessions begin with the exact counts
-            self._notify()
 
     def queue_budget(self, budget: Key, items: Sequence[Ask | BudgetLeave]) -> None:
         if self._sessions:
@@ -179,6 +164,10 @@ class ClientLoop:
 
     def _notify_urgent(self) -> None:
         self._urgent = True
+        self._notify()
+
+    def _notify_of(self, key: Key) -> None:
+        """The sessions begin with what the members have to report."""
         self._notify()
 
     def _notify(self) -> None:
@@ -237,16 +226,12 @@ class ClientLoop:
                 )
                 for shard in range(shard_count)
             ]
-            for key, counter in self._counters.items():
-                session = self._session_of(key)
-                session.add_counter(key, counter)
-                session.has_work = session.has_work or counter.count > 0 or counter.announced
+            for member in self._members.values():
+                self._session_of(member.key).add(member)
             for windows in self._windows.values():
                 self._session_of(windows.key).add_windows(windows)
             for name, budget in self._budgets.items():
                 self._session_of(Key(BUDGET, name)).add_budget(name, budget)
-            for key, family in self._families.items():
-                self._session_of(key).add_family(key, family)
             for session in self._sessions:
                 session.request_ack(self._ack_requested)
                 if self._leaving:

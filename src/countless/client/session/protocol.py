@@ -12,37 +12,23 @@ from enum import Enum
 from threading import RLock
 from time import time
 
-from countless.client.session.budgets import BudgetState, SessionBudgets
+from countless.client.kinds.budget import BudgetState, SessionBudgets
+from countless.client.kinds.member import AnyMember, Effect
 from countless.client.session.contact import Contact
-from countless.client.session.counters import CounterState, SessionCounters
-from countless.client.session.families import FamilyState, SessionFamilies
 from countless.client.session.known import Known, known_of
+from countless.client.session.members import SessionMembers
 from countless.client.session.windows import WindowsState
 from countless.client.transport.base import ConnectionLost, Send
 from countless.clock import Clock, steady_clock
-from countless.core.budget.messages import Ask, Exhausted, Grant, Recall
-from countless.core.family.messages import UpMessage as FamilyMessage
-from countless.core.messages import SetTrigger, SiteId, StartRound, UpMessage
+from countless.core.budget.messages import Ask, Grant, Recall
+from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.randomness import SystemRandom
-from countless.wire.families import (
-    FamilyLeaveAck,
-    FamilyRejected,
-    FamilyResend,
-    FamilyReset,
-    FamilySteps,
-    KnownFamily,
-    KnownLabels,
-    LabelCap,
-)
+from countless.wire.families import KnownFamily, KnownLabels, LabelCap
 from countless.wire.frames import (
     VERSION,
     BudgetDownItem,
     BudgetLeave,
-    BudgetLeaveAck,
-    BudgetRejected,
-    BudgetReset,
-    CounterRejected,
     DownItem,
     Hello,
     HelloAck,
@@ -50,9 +36,6 @@ from countless.wire.frames import (
     IncarnationRetired,
     Inherited,
     KnownCounts,
-    LeaveAck,
-    Rejoin,
-    SetBudgetRule,
     Sync,
     SyncAck,
     UpItem,
@@ -68,7 +51,7 @@ from countless.wire.incarnations import (
     second_of,
     successor_of,
 )
-from countless.wire.keys import FAMILY, Key
+from countless.wire.keys import COUNTER, FAMILY
 
 log = logging.getLogger("countless")
 
@@ -131,9 +114,10 @@ class SiteSession:
         self.undeliverable = False  # no attempt can succeed: counts that another process has left may be known already
         self.connected = False  # the coordinator has answered on the present stream
         self.contact = Contact()
-        self._counters = SessionCounters(lock, self._has_work_now, clock)
+        self._counters = SessionMembers(COUNTER, lock, self._has_work_now, clock)
+        self._families = SessionMembers(FAMILY, lock, self._has_work_now, clock)
+        self._members = {COUNTER: self._counters, FAMILY: self._families}  # by kind
         self._budgets = SessionBudgets(lock)
-        self._families = SessionFamilies(lock, self._has_work_now, clock)
         self._lock = lock
         self._notify = notify
         self._clock = clock
@@ -145,26 +129,15 @@ class SiteSession:
 
     # For the program's threads, which hold the lock
 
-    def add_counter(self, key: Key, counter: CounterState) -> None:
-        self._counters.add(key, counter)
+    def add(self, member: AnyMember) -> None:
+        self._members[member.key.kind].add(member, self.site_id)
 
     def add_windows(self, windows: WindowsState) -> None:
-        (self._families if windows.key.kind == FAMILY else self._counters).add_windows(windows)
+        self._members[windows.key.kind].windows.add(windows)
 
     def add_budget(self, name: str, budget: BudgetState) -> None:
         self._budgets.add(name, budget)
         self.has_work = self.has_work or budget.active
-
-    def add_family(self, key: Key, family: FamilyState) -> None:
-        self._families.add(key, family)
-        self.has_work = self.has_work or family.active
-
-    def queue_family(self, key: Key, messages: tuple[FamilyMessage, ...]) -> None:
-        self._families.queue(key, messages)
-
-    def queue(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
-        """Send these soon. Messages are cumulative: a later report replaces an earlier one that was not sent yet."""
-        self._counters.queue(key, messages)
 
     def queue_budget(self, items: Sequence[Ask | BudgetLeave]) -> None:
         """Send these soon."""
@@ -181,8 +154,8 @@ class SiteSession:
         """Send the final counts, unless nothing was ever sent."""
         self._leaving = True
         if self.has_work:
-            self._counters.leave()
-            self._families.leave()
+            for members in self._members.values():
+                members.leave()
         self.done = self.delivered = not self.has_work
         self._notify_once()
 
@@ -199,7 +172,7 @@ class SiteSession:
     @property
     def rejected(self) -> dict[str, str]:
         """Counters and families that the coordinator has rejected on the present stream, with its reasons."""
-        return self._counters.rejected | self._families.rejected
+        return {name: reason for members in self._members.values() for name, reason in members.rejected.items()}
 
     # For the thread that owns the connection
 
@@ -212,9 +185,9 @@ class SiteSession:
             site_id = SiteId(site, successor_of(incarnation, retired.least))
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
-            self._counters.renew(site_id, retired.known)
+            for members in self._members.values():
+                members.renew(site_id, retired.known)
             self._budgets.renew(site_id)
-            self._families.renew(retired.known)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -230,8 +203,7 @@ class SiteSession:
             # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
             # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
             sync_due = self._sync_due(last_sent, last_received, heartbeat)
-            windows = self._counters.windows, self._families.windows
-            next_tick = min(self._budgets.next_tick, *(each.next_tick for each in windows))
+            next_tick = min(self._budgets.next_tick, *(each.windows.next_tick for each in self._members.values()))
             due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, next_tick)
             frames = yield max(0.0, due - self._clock())
             now = self._clock()
@@ -252,8 +224,8 @@ class SiteSession:
         if self.done:  # windows that were rejected are not tried again, and stay in `rejected`
             return
         self._budgets.tick(now)
-        for windows in (self._counters.windows, self._families.windows):
-            windows.tick(now)
+        for members in self._members.values():
+            members.windows.tick(now)
 
     def _sync_due(self, last_sent: float, last_received: float, heartbeat: float) -> float:
         due = min(last_sent, max(last_received, self.contact.last_sync)) + heartbeat
@@ -290,23 +262,23 @@ class SiteSession:
         if item.incarnation > MAX_INCARNATION - MAX_RANDOM:
             raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
         with self._lock:
-            if self._origin is Origin.INHERITED and (self._counters.counted or self._families.counted):
+            if self._origin is Origin.INHERITED and any(members.counted for members in self._members.values()):
                 self.undeliverable = True
                 raise ProtocolError(
                     "the process that left these counts was retired longer ago than the coordinator "
                     "remembers: they may be in the totals already"
                 )
-            sent = Known(self._counters.sent, self._families.sent)
-        if number := len(sent.counts) + len(sent.families):
-            log.warning("incarnation expired, counts already sent are not repeated: counters=%d", number)
+            sent = Known({key: sent for members in self._members.values() for key, sent in members.sent.items()})
+        if sent.members:
+            log.warning("incarnation expired, counts already sent are not repeated: counters=%d", len(sent.members))
         return SessionRetired(sent, item.incarnation, expired=True)
 
     def _initial_items(self) -> list[UpItem]:
         items: list[UpItem] = [Inherited()] if self._origin is Origin.INHERITED else []
         items += self._counters.initial_items()
         with self._lock:
-            items += [*self._budgets.resend(), *self._families.initial_items()]
-        return items
+            items += self._budgets.resend()
+        return [*items, *self._families.initial_items()]
 
     def _drain(self, force_sync: bool = False) -> list[UpItem]:
         """Take all that is due, with a Sync if an acknowledgement was requested since the last one.
@@ -327,8 +299,8 @@ class SiteSession:
         return items
 
     def _check_all_left(self) -> None:
-        if self._leaving and self._counters.all_left and self._budgets.settled and self._families.all_left:
-            self.delivered, self.done = self._counters.delivered and self._families.delivered, True
+        if self._leaving and self._budgets.settled and all(each.all_left for each in self._members.values()):
+            self.delivered, self.done = all(each.delivered for each in self._members.values()), True
 
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
         for item in items:
@@ -354,27 +326,16 @@ class SiteSession:
         self._notify_once()
 
     def _on_item(self, item: DownItem) -> None:
-        if isinstance(item, StartRound | SetTrigger):
-            self._counters.on_trigger(item)
-        elif isinstance(item, Rejoin):
-            self._counters.on_rejoin(item, self.site_id)
-        elif isinstance(item, LeaveAck):
-            self._counters.on_leave_ack(item)
-            self._check_all_left()
-        elif isinstance(item, CounterRejected):
-            self._counters.on_rejected(item)
-            self._check_all_left()
-        elif isinstance(
-            item, Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
-        ):
+        if isinstance(item, BudgetDownItem):
             self._on_budget(item)
-        elif isinstance(item, FamilySteps | FamilyResend | FamilyLeaveAck | FamilyReset | FamilyRejected):
-            self._families.receive(item)
-            if isinstance(item, FamilyResend):
-                self._on_resend()
-            self._check_all_left()
         elif isinstance(item, LabelCap):
-            self._families.limit_labels(item.cap)
+            for members in self._members.values():
+                members.receive_all(item, self.site_id)
+        else:
+            for members in self._members.values():
+                if members.receive(item, self.site_id) is Effect.RESEND:
+                    self._on_resend()
+            self._check_all_left()
 
     def _on_budget(self, item: BudgetDownItem) -> None:
         known = self._budgets.receive(item) or self._origin is Origin.INHERITED  # another process may know it

@@ -11,7 +11,7 @@ from math import inf
 from threading import RLock
 from typing import Protocol
 
-from countless.client.session.ticks import MAX_TICK_S, TICKS_AT_ONCE, Ticks
+from countless.client.ticks import MAX_TICK_S, TICKS_AT_ONCE, Ticks
 from countless.wire.keys import Key
 
 

@@ -10,7 +10,7 @@ from threading import RLock
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from countless.client.session.ticks import TICKS_AT_ONCE, Ticks
+from countless.client.ticks import TICKS_AT_ONCE, Ticks
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetDownItem, BudgetLeave

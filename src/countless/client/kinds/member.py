@@ -1,0 +1,86 @@
+"""What a session has to know of a counter or a family."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from countless.core.messages import SiteId
+from countless.wire.frames import DownItem, UpItem
+from countless.wire.keys import Key
+
+K = TypeVar("K")  # how much of it a coordinator knows
+
+
+class Effect(Enum):
+    """Of an item, on the session."""
+
+    NONE = "the member has done everything"
+    LEFT = "the coordinator has its final count"
+    REJECTED = "the coordinator does not count it"
+    RESET = "it was deleted, and begins again from zero"
+    RESEND = "the coordinator has missed reports, which are queued again"
+
+
+class Member(ABC, Generic[K]):
+    """A counter or family of this incarnation, as items. A window is one of its own. Everything is called with the lock
+    held.
+    """
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.joined = False  # on the present stream
+        self.rejected: str | None = None  # why, if it was on the present stream
+        self.sent: K | None = None  # the most that this incarnation has sent, on any stream
+        self._changed: Callable[[Key], None] = _ignore
+
+    def bind(self, changed: Callable[[Key], None]) -> None:
+        """`changed` is called when something is queued."""
+        self._changed = changed
+
+    @abstractmethod
+    def queue(self, messages: Sequence[Any]) -> None:
+        """Send these soon: the messages of its site in the core."""
+
+    def new_stream(self) -> None:
+        self.joined, self.rejected = False, None
+        self.drop_queued()
+
+    @property
+    @abstractmethod
+    def active(self) -> bool:
+        """The coordinator knows it, or has to."""
+
+    @property
+    @abstractmethod
+    def counted(self) -> bool:
+        """There are events."""
+
+    @abstractmethod
+    def join(self) -> Sequence[UpItem]:
+        """What makes the coordinator know it, on a stream that it has not joined; nothing, if it need not."""
+
+    @abstractmethod
+    def take_queued(self) -> Sequence[UpItem]:
+        """What is due after a join."""
+
+    @abstractmethod
+    def drop_queued(self) -> None: ...
+
+    @abstractmethod
+    def leave(self) -> Sequence[UpItem]:
+        """The last items. Everything was counted."""
+
+    @abstractmethod
+    def receive(self, item: DownItem, site_id: SiteId) -> Effect: ...
+
+    @abstractmethod
+    def renew(self, site_id: SiteId, known: K | None, complete: bool) -> None:
+        """Continue as a new incarnation with the events that are not known. `complete`: all of them are."""
+
+
+AnyMember = Member[Any]
+
+
+def _ignore(key: Key) -> None:
+    pass
