@@ -67,6 +67,7 @@ class MemberProcess:
             conditions.new_name,
             SimulatedLogStore,
             tick_s=TICK_S,
+            tuning=conditions.tuning,
             poll_s=4.0,  # a change is answered at once: shorter polls of a quiet counter show nothing
             retry_s=1.0,
             end_process=lambda: None,  # `World.check` sees that it has failed

@@ -18,6 +18,7 @@ from countless.server.sessions.shares import UNLIMITED
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.base import StoreError
+from countless.server.tuning import Tuning
 from countless.wire.frames import DownItem, Hello, decode_up
 from countless.wire.nats_url import Broker
 from simulator.network import Link, LinkTransport
@@ -113,6 +114,7 @@ class Conditions(NamedTuple):
     """Under which coordinators run."""
 
     settings: Settings
+    tuning: Tuning
     disk_is_full: Callable[[], bool]
     delay: Callable[[], float]  # of the network
     true_clock: Callable[[], float]
@@ -145,7 +147,7 @@ class CoordinatorProcess:
         loop = asyncio.get_running_loop()
         self._disk = Disk(self._store, self._rng, self._conditions.disk_is_full)
         settings = replace(self._conditions.settings, after_restore=self.restoring)
-        self._server = SiteServer(self._disk, settings, loop.time, self._wall_clock)
+        self._server = SiteServer(self._disk, settings, loop.time, self._wall_clock, self._conditions.tuning)
         self.started = loop.time()
         self._server.planner = Planner(InlineExecutor())
         self._tasks = [loop.create_task(self._server.run()), loop.create_task(self._tick())]

@@ -18,12 +18,7 @@ from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
 from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
-from countless.server.http.answers import sums
-from countless.server.sessions import site_server
-from countless.server.sessions.families import label_shares
-from countless.server.settings import Settings
 from countless.wire import frames
-from simulator.coordinator import TICK_S
 from simulator.fuse import map_fused_words
 from simulator.spending import BUDGETS
 from simulator.virtual_loop import VirtualLoop
@@ -138,7 +133,7 @@ class Trial(NamedTuple):
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)
         try:
             with (
-                _replaced(PROFILES[self.profile], self.label_room),
+                _replaced(PROFILES[self.profile]),
                 _seeded(rng.spawn("system")),
                 _no_plans(),
                 _silent(),
@@ -153,7 +148,9 @@ class Trial(NamedTuple):
 
     async def _play(self, loop: VirtualLoop, rng: SeededRandom, directory: Path) -> Result:
         directory_of_files = directory if self.in_files else None
-        world = World(rng, PROFILES[self.profile], self.store, self.scheme, self.sites, directory_of_files)
+        world = World(
+            rng, PROFILES[self.profile], self.store, self.scheme, self.sites, directory_of_files, self.label_room
+        )
         try:
             await world.service.start()
             await world.service.create_budgets({name: BUDGETS[name] for name in world.profile.budgets})
@@ -228,17 +225,13 @@ def _seeded(rng: SeededRandom) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(profile: Profile, label_room: float) -> Iterator[None]:
-    """Small limits, so that few events reach them; readers that ask less often while nothing happens."""
+def _replaced(profile: Profile) -> Iterator[None]:
+    """Small limits, so that few events reach them."""
 
     replaced: list[tuple[ModuleType, str, object]] = [
         (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
         (word_file, "map_words", map_fused_words),
-        (label_shares, "NEARLY_FULL", label_room / (1e6 * Settings().max_label_mb)),
-        (site_server, "CLOCK_READINGS", 2),
         (family_rule, "DEFAULT_KEEP", {"minute": 3}),
-        (site_server, "PRUNE_INTERVAL_S", 4 * TICK_S),
-        (sums, "SUM_INTERVAL_S", 1.0),
     ]
     before = [getattr(module, name) for module, name, _ in replaced]
     for module, name, value in replaced:

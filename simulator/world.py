@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from shutil import copytree
 from typing import Any, NamedTuple
@@ -15,10 +16,11 @@ from countless.core.calendar import Per
 from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken
 from countless.server.settings import Settings
+from countless.server.tuning import Tuning
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
 from countless.wire.keys import COUNTER, Key, key_of
 from simulator.cluster import LEASE_S, SHARDS, Cluster
-from simulator.coordinator import AnyTransport, Conditions, CoordinatorProcess, Service
+from simulator.coordinator import TICK_S, AnyTransport, Conditions, CoordinatorProcess, Service
 from simulator.counter_rounds import CounterRounds
 from simulator.family_steps import check_steps
 from simulator.process import OpenTransport, Process, in_file
@@ -99,8 +101,16 @@ class World:
     """Must be made in the running loop. `store` is that of one coordinator, or "cluster": several behind a broker."""
 
     def __init__(
-        self, rng: RandomSource, profile: Profile, store: str, scheme: str, sites: int, directory: Path | None
+        self,
+        rng: RandomSource,
+        profile: Profile,
+        store: str,
+        scheme: str,
+        sites: int,
+        directory: Path | None,
+        label_room: float = inf,
     ) -> None:
+        """`label_room`: bytes that labels may take before sites are told to name no new ones."""
         self._rng = rng
         self._loop = asyncio.get_running_loop()
         self.profile = profile
@@ -126,6 +136,12 @@ class World:
         names = rng.spawn("names")
         conditions = Conditions(
             settings,
+            Tuning(
+                prune_interval_s=4 * TICK_S,
+                clock_readings=2,
+                labels_nearly_full=label_room / (1e6 * settings.max_label_mb),
+                sum_interval_s=1.0,
+            ),
             disk_is_full=lambda: self.disk_is_full,
             delay=self._delay,
             true_clock=self.true_clock,

@@ -11,6 +11,7 @@ from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import StateStore
+from countless.server.tuning import TUNING, Tuning
 from countless.wire.frames import VERSION, DownItem, Hello, UpItem
 
 
@@ -27,10 +28,12 @@ class FakeConnection:
 
 
 class SiteServerHarness:
-    def __init__(self, store: StateStore, wall_clock: Callable[[], float] = time, **settings: Any) -> None:
+    def __init__(
+        self, store: StateStore, wall_clock: Callable[[], float] = time, tuning: Tuning = TUNING, **settings: Any
+    ) -> None:
         self.time = 0.0
         self.store = store
-        self.server = SiteServer(store, Settings(**settings), clock=lambda: self.time, wall_clock=wall_clock)
+        self.server = SiteServer(store, Settings(**settings), lambda: self.time, wall_clock, tuning)
 
     async def connect(self, site: str, incarnation: int = 1) -> tuple[Session, FakeConnection]:
         connection = FakeConnection()

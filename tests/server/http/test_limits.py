@@ -15,8 +15,8 @@ from countless.core.budget.messages import Ask, BudgetId, Grant
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report, SiteId
 from countless.errors import CounterRefused, ProtocolError
-from countless.server.sessions.site_server import CLOCK_READINGS
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tuning import TUNING
 from countless.wire.frames import (
     VERSION,
     CounterRejected,
@@ -129,14 +129,14 @@ async def test_incarnation_whose_tombstone_may_be_dropped_is_told_a_least_number
         assert harness.server.drop_site("a") == 1
         await harness.server.flush()
         now += 800 * day  # for some minutes only
-        for _ in range(CLOCK_READINGS - 2):
+        for _ in range(TUNING.clock_readings - 2):
             await harness.advance(61)
         now -= 800 * day
-        for _ in range(CLOCK_READINGS):
+        for _ in range(TUNING.clock_readings):
             await harness.advance(61)
         assert await answer() == [IncarnationRetired((("hits", 30),))]
         now += 3 * day
-        for _ in range(CLOCK_READINGS):
+        for _ in range(TUNING.clock_readings):
             await harness.advance(61)
         least = first_of(int(now - 4 * day) + 1)
         assert await answer() == [IncarnationExpired(least)]
@@ -157,7 +157,7 @@ async def test_incarnation_that_spent_of_a_budget_expires_too() -> None:
         assert harness.server.drop_site("a") == 1
         await harness.server.flush()
         now += 3 * 86_400
-        for _ in range(CLOCK_READINGS):
+        for _ in range(TUNING.clock_readings):
             await harness.advance(61)
         assert harness.server.budgets.losses.retired(session.site_id)
         connection = FakeConnection()

@@ -14,7 +14,6 @@ from countless.core.answer import Answer, State, whole
 from countless.core.messages import Report
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.app import build_app
-from countless.server.http.answers import sums
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.sums import answer_changes, parts_of, reading, summed, top_answer
 from countless.server.http.api.schemas import PublicAnswer
@@ -22,6 +21,7 @@ from countless.server.http.history.history import Recorder
 from countless.server.http.page.counter_view import CounterView
 from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.tuning import Tuning
 from countless.wire.frames import VERSION, Hello, Join, decode_down, encode_frames
 from support.site_server import site_server
 
@@ -85,10 +85,9 @@ async def test_watch_of_a_counter_follows_its_series_also_those_that_come_later(
             await anext(changes)
 
 
-async def test_watches_of_sums_together_use_a_part_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watches_of_sums_together_use_a_part_of_the_processor() -> None:
     """Each would compute a sum of thousands of series four times a second."""
-    monkeypatch.setattr(sums, "SUM_INTERVAL_S", 0.01)
-    async with site_server(scheme="exact") as harness:
+    async with site_server(tuning=Tuning(sum_interval_s=0.01), scheme="exact") as harness:
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(A, 0, 3))
         alone = answer_changes(harness.server, "hits")

@@ -12,10 +12,11 @@ from countless.core.family.site import LABEL_CAP
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.errors import LimitReached, ProtocolError
-from countless.server.sessions.families.label_shares import MEMBER_BYTES, NEARLY_FULL, LabelShares, Part, label_bytes
+from countless.server.sessions.families.label_shares import MEMBER_BYTES, LabelShares, Part, label_bytes
 from countless.server.sessions.families.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
+from countless.server.tuning import TUNING
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyRejected, FamilyReport, LabelCap
 from countless.wire.frames import VERSION, Hello, Sync, UpItem
 from countless.wire.keys import FAMILY, Key
@@ -107,7 +108,7 @@ async def test_site_is_told_to_name_no_new_labels_before_it_is_refused_and_again
         assert caps(await harness.send(*web, join("pages"), *counted("pages", ["a"]))) == []
         received = await harness.send(*web, join("users"), *counted("users", many))
         assert caps(received) == []  # it is told when it names the next one
-        assert shares(harness).bytes.used("token 1") >= NEARLY_FULL * MOST
+        assert shares(harness).bytes.used("token 1") >= TUNING.labels_nearly_full * MOST
         received = await harness.send(*web, FamilyLabels("pages", ("b",)), FamilyReport("pages", 0, 3, (1, 2, 2, 1)))
         assert caps(received) == [0]
         events = [FamilyReport("pages", 0, total, (1, 2, 0, total - 3)) for total in range(4, 900, 7)]

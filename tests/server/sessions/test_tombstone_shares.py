@@ -8,9 +8,9 @@ import pytest
 from countless.core.messages import Report, SiteId
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import DAY_S, TombstoneShares, tombstone_bytes
-from countless.server.sessions.site_server import CLOCK_READINGS, PRUNE_INTERVAL_S
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.server.tuning import TUNING
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyRejected, FamilyReport
 from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, Leave, LeaveAck
 from countless.wire.incarnations import first_of
@@ -101,8 +101,8 @@ async def test_token_has_room_again_when_tombstones_are_forgotten(kind: str, tmp
         assert refusals(await harness.send(*honest, Join("hits", 0, 1))) == []
         for days, is_full in ((2, True), (1, False)):
             now += days * DAY_S
-            for _ in range(CLOCK_READINGS):
-                await harness.advance(PRUNE_INTERVAL_S + 1)
+            for _ in range(TUNING.clock_readings):
+                await harness.advance(TUNING.prune_interval_s + 1)
             assert bool(kept(store, range(10))) == is_full
             session, connection = await connect(harness, first_of(int(now)))
             assert bool(refusals(await harness.send(session, connection, Join("hits", 0, 1)))) == is_full

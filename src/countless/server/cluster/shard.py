@@ -62,7 +62,7 @@ class Shard:
         jetstream = client.jetstream(timeout=JETSTREAM_TIMEOUT_S)
         store = surroundings.store(jetstream, number, ownership_id, leased, wall_clock)
         await store.take_over()
-        server = SiteServer(store, settings, clock, wall_clock)
+        server = SiteServer(store, settings, clock, wall_clock, surroundings.tuning)
         connections = NatsConnections(server, number, ownership_id, leased, partial(_publish, client), clock)
         shard = cls(server, app_for(server), connections, on_failure, surroundings.tick_s)
         try:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from countless.randomness import random_name
 from countless.server.cluster.log_store import LogStore
+from countless.server.tuning import TUNING, Tuning
 
 
 class Surroundings(NamedTuple):
@@ -18,6 +19,7 @@ class Surroundings(NamedTuple):
     tick_s: float = 0.25  # at most, between two looks for sites that time out
     poll_s: float = 2.0  # a reader that waits for a change gets an answer then; a forwarded request may take longer
     retry_s: float = 0.2  # until such a question is asked again
+    tuning: Tuning = TUNING
     end_process: Callable[[], None] = partial(raise_signal, SIGTERM)  # of a member that has failed
 
 

@@ -43,6 +43,7 @@ from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import StateStore, Tombstone, What
 from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
+from countless.server.tuning import TUNING, Tuning
 from countless.server.turns import Turns
 from countless.wire.frames import (
     VERSION,
@@ -63,9 +64,6 @@ from countless.wire.frames import (
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 from countless.wire.keys import BUDGET, COUNTER, FAMILY, Key
 
-PRUNE_INTERVAL_S = 60.0
-CLOCK_READINGS = 10  # one in each interval; tombstones are as old as the earliest reading says
-
 
 class SiteServer:
     """Handles what sites send and what operators want. Belongs to the loop's thread."""
@@ -76,8 +74,10 @@ class SiteServer:
         settings: Settings,
         clock: Callable[[], float] = monotonic,
         wall_clock: Callable[[], float] = time,
+        tuning: Tuning = TUNING,
     ) -> None:
         self.settings = settings
+        self.tuning = tuning
         self.counters: dict[str, AnyCounter] = {}
         memberships = settings.max_memberships, settings.max_share
         self.sessions = SessionTable(
@@ -98,7 +98,7 @@ class SiteServer:
         self._clock = clock
         self._wall_clock = wall_clock
         self._last_prune = clock()
-        self._readings: deque[float] = deque(maxlen=CLOCK_READINGS)  # of the wall clock
+        self._readings: deque[float] = deque(maxlen=tuning.clock_readings)  # of the wall clock
         trackers: dict[str, Counter] = {}
         self.health = SaveHealth(clock)
         self.health.on_change = self._notify_readers
@@ -113,7 +113,9 @@ class SiteServer:
         )
         self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
         self._registry = CounterRegistry(self.counters, trackers, settings, self._pipeline, wall_clock)
-        self._family_registry = FamilyRegistry(lambda: self.names, settings, self._pipeline, wall_clock)
+        self._family_registry = FamilyRegistry(
+            lambda: self.names, settings, self._pipeline, wall_clock, tuning.labels_nearly_full
+        )
         self.families = Families(
             registry=self._family_registry,
             sessions=self.sessions,
@@ -270,10 +272,10 @@ class SiteServer:
         for sweeps in self._sweeps:
             yield from sweeps.run_in_slices()
         now = self._clock()
-        if now - self._last_prune > PRUNE_INTERVAL_S:
+        if now - self._last_prune > self.tuning.prune_interval_s:
             self._last_prune = now
             self._readings.append(self._wall_clock())
-            if len(self._readings) == CLOCK_READINGS:
+            if len(self._readings) == self.tuning.clock_readings:
                 before = int(min(self._readings) - self.settings.remember_for)
                 self._pipeline.prune_tombstones(before)
                 self.tombstones.forget(before)

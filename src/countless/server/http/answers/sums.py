@@ -28,7 +28,6 @@ from countless.wire.keys import counter_of
 
 AnyAnswer = PublicAnswer | WindowAnswer | RollingAnswer
 _Answer = TypeVar("_Answer", bound=AnyAnswer)
-SUM_INTERVAL_S = 0.25
 WATCHES_SHARE = 5  # a sum that takes a millisecond is computed every 5 ms for each watch of a sum: 20 % of a core
 
 
@@ -121,12 +120,12 @@ async def answer_changes(server: SiteServer, name: str) -> AsyncIterator[PublicA
 
 
 async def _pause(server: SiteServer, spent_s: float) -> None:
-    now = asyncio.get_running_loop().time
+    now, interval = asyncio.get_running_loop().time, server.tuning.sum_interval_s
     server.sum_watches += 1
     try:
-        end = now() + max(SUM_INTERVAL_S, WATCHES_SHARE * server.sum_watches * spent_s)
+        end = now() + max(interval, WATCHES_SHARE * server.sum_watches * spent_s)
         while not server.draining and (left := end - now()) > 0:
-            await asyncio.sleep(min(left, SUM_INTERVAL_S))
+            await asyncio.sleep(min(left, interval))
     finally:
         server.sum_watches -= 1
 

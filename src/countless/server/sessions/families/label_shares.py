@@ -24,11 +24,11 @@ from typing import NamedTuple
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, LimitReached
 from countless.server.sessions.shares import UNLIMITED, Amounts
+from countless.server.tuning import TUNING
 from countless.wire.keys import Key
 
 LABEL_BYTES = 120  # beside its text: an entry of a dictionary, a count, and the object that has the text
 MEMBER_BYTES = 500  # of a site in a family, without labels
-NEARLY_FULL = 0.75  # of a limit: from then on sites are told to count no new labels by name
 
 
 def label_bytes(labels: Iterable[str]) -> int:
@@ -71,7 +71,8 @@ class LabelShares:
     (True, False)
     """
 
-    def __init__(self, limit_mb: int, share: float) -> None:
+    def __init__(self, limit_mb: int, share: float, nearly_full: float = TUNING.labels_nearly_full) -> None:
+        self._nearly_full = nearly_full
         self.bytes = Amounts(limit_mb * 1_000_000, share)
         self._parts: dict[Part, dict[str, int]] = {}  # bytes, by peer
         self._peers: dict[Key, list[str]] = {}  # by window: of each of its labels, in their order
@@ -82,7 +83,7 @@ class LabelShares:
 
     def is_nearly_full(self, peer: str) -> bool:
         used = 0 if peer == UNLIMITED else self.bytes.used(peer)
-        return used >= NEARLY_FULL * self.bytes.most or self.bytes.total >= NEARLY_FULL * self.bytes.limit
+        return used >= self._nearly_full * self.bytes.most or self.bytes.total >= self._nearly_full * self.bytes.limit
 
     def require_room(self, peer: str, size: int) -> None:
         if not self.bytes.fits(peer, size):

@@ -40,6 +40,7 @@ class FamilyRegistry:
         settings: Settings,
         pipeline: CommitPipeline,
         wall_clock: Callable[[], float],
+        labels_nearly_full: float,
     ) -> None:
         self.by_name: dict[str, AnyFamily] = {}
         self.windowed: dict[str, WindowedFamily] = {}  # those that have windows
@@ -51,7 +52,7 @@ class FamilyRegistry:
         self._shares = Shares[str](self._max_families, settings.max_share)
         most_windows = MAX_OPEN_PER_COUNTER * self._max_families
         self._window_shares = Shares[str](most_windows, settings.max_share)
-        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share)
+        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share, labels_nearly_full)
 
     def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
         """Everything that a store has, in the order of its keys: windows come after their family."""
