@@ -4,20 +4,20 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import get_ident
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from countless import randomness
 from countless.client.durable import word_file
 from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
-from countless.planning.cache import PlanCache
 from countless.randomness import SeededRandom
+from countless.schemes import registry
+from countless.schemes.planned import PlannedScheme
 from countless.wire import frames
 from simulator.fuse import map_fused_words
 from simulator.spending import BUDGETS
@@ -129,13 +129,13 @@ class Trial(NamedTuple):
 
     def run(self) -> Result:
         """What happened; InvariantBroken, with the command that repeats it, if a check failed."""
+        _forget_plans()
         rng = SeededRandom(self.seed).spawn("world")
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)
         try:
             with (
                 _replaced(PROFILES[self.profile]),
                 _seeded(rng.spawn("system")),
-                _no_plans(),
                 _silent(),
                 TemporaryDirectory() as directory,
             ):
@@ -177,6 +177,14 @@ def _raise(loop: VirtualLoop) -> None:
         raise loop.error
 
 
+def _forget_plans() -> None:
+    """As in a coordinator that has just started: otherwise a round takes a plan that an earlier seed has computed."""
+    for scheme in registry.SCHEMES.values():
+        if issubclass(scheme, PlannedScheme):
+            for cache in scheme.caches:
+                cache.forget()
+
+
 @contextmanager
 def _silent() -> Iterator[None]:
     """Without log messages: every fault has some."""
@@ -186,29 +194,6 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _no_plans() -> Iterator[None]:
-    """As in a coordinator that has just started: plans of earlier seeds are not computed again, but not known either.
-
-    Otherwise a seed would not repeat, because a round takes a plan that happens to be there.
-    """
-    plan, cached = PlanCache.plan, PlanCache.cached
-    known: dict[PlanCache[Any], PlanCache[Any]] = {}
-
-    def plan_anew(self: PlanCache[Any], sites: int, alpha: float, eta: float) -> Any:
-        mine = known.setdefault(self, PlanCache(partial(plan, self)))
-        return plan(mine, sites, alpha, eta)
-
-    def cached_since(self: PlanCache[Any], sites: int, alpha: float, eta: float) -> Any:
-        return cached(known[self], sites, alpha, eta) if self in known else None
-
-    PlanCache.plan, PlanCache.cached = plan_anew, cached_since  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        PlanCache.plan, PlanCache.cached = plan, cached  # type: ignore[method-assign]
 
 
 @contextmanager

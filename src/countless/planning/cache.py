@@ -7,6 +7,7 @@ that is safe in its place (for at least as many sites and at most as much failur
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Generic, TypeVar
 
 from countless.planning.plan import MAX_SITES, Plan
@@ -29,13 +30,18 @@ class PlanCache(Generic[P]):
 
     def __init__(self, calibrate: Callable[[int, float, float], P]) -> None:
         self.calibrate = calibrate
+        self._computed = cache(calibrate)
         self._plans: dict[tuple[int, float, float], P] = {}
 
     def plan(self, sites: int, alpha: float, eta: float) -> P:
         key = (round_up_sites(sites), alpha, eta)
         if key not in self._plans:
-            self._plans[key] = self.calibrate(*key)
+            self._plans[key] = self._computed(*key)
         return self._plans[key]
+
+    def forget(self) -> None:
+        """Have no plan in the cache, as a process that has just started; what was computed is not computed again."""
+        self._plans = {}
 
     def cached(self, sites: int, alpha: float, eta: float) -> P | None:
         """The best plan that needs no computation, or None."""
