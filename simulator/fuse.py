@@ -4,7 +4,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from countless.client.durable.word_file import map_words
+from countless.client.durable.count_file import CountFile
+from countless.client.durable.word_file import WordFile
 
 
 class Killed(BaseException):
@@ -52,5 +53,10 @@ class FusedWords:
         self._words[at] = value
 
 
-def map_fused_words(descriptor: int, offset: int) -> FusedWords:
-    return FusedWords(map_words(descriptor, offset))
+class FusedWordFile(WordFile):
+    def _map_words(self, descriptor: int, offset: int) -> memoryview:
+        return FusedWords(super()._map_words(descriptor, offset))  # type: ignore[return-value]
+
+
+class FusedCountFile(CountFile):
+    words = FusedWordFile

@@ -27,7 +27,7 @@ from countless.wire.keys import Key
 from countless.wire.nats_url import Broker
 from simulator.coordinator import AnyTransport
 from simulator.forked import inherited
-from simulator.fuse import Fuse
+from simulator.fuse import Fuse, FusedCountFile
 from simulator.truth import Label
 
 OpenTransport = Callable[[Callable[[], None]], AnyTransport]  # with what is called when something has arrived
@@ -104,6 +104,8 @@ class LoopDriver:
 
 class SimulatedState(DurableState):
     """What other processes have left is delivered by `Process`."""
+
+    files = FusedCountFile
 
     def start_recovery(self) -> None: ...
 
@@ -312,7 +314,7 @@ class Process:
                 self._try(path)
 
     def _try(self, path: Path) -> None:
-        file = CountFile.open_orphan(path)
+        file = FusedCountFile.open_orphan(path)
         if file is None:
             return
         self.open_files.append(file)

@@ -12,14 +12,12 @@ from types import ModuleType
 from typing import NamedTuple
 
 from countless import randomness
-from countless.client.durable import word_file
 from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
 from countless.randomness import SeededRandom
 from countless.schemes import registry
 from countless.schemes.planned import PlannedScheme
 from countless.wire import frames
-from simulator.fuse import map_fused_words
 from simulator.spending import BUDGETS
 from simulator.virtual_loop import VirtualLoop
 from simulator.world import DAY_S, DISTRIBUTION, Profile, World
@@ -215,7 +213,6 @@ def _replaced(profile: Profile) -> Iterator[None]:
 
     replaced: list[tuple[ModuleType, str, object]] = [
         (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
-        (word_file, "map_words", map_fused_words),
         (family_rule, "DEFAULT_KEEP", {"minute": 3}),
     ]
     before = [getattr(module, name) for module, name, _ in replaced]

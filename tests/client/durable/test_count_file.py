@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.client.durable import word_file
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import MAX_COUNT
 from countless.client.durable.recovery import OrphanedCounter
-from countless.client.durable.word_file import CHUNK_BYTES, StateError
+from countless.client.durable.word_file import CHUNK_BYTES, StateError, WordFile
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
@@ -83,6 +82,11 @@ class KilledWords:
         self._words[at] = value
 
 
+class KillableWordFile(WordFile):
+    def _map_words(self, descriptor: int, offset: int) -> memoryview:
+        return KilledWords(super()._map_words(descriptor, offset))  # type: ignore[return-value]
+
+
 @contextmanager
 def killed_after(stores: int) -> Iterator[None]:
     KilledWords.left = stores
@@ -95,8 +99,7 @@ def killed_after(stores: int) -> Iterator[None]:
 @pytest.fixture
 def killable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files whose process can be killed by `killed_after`."""
-    map_words = word_file.map_words
-    monkeypatch.setattr(word_file, "map_words", lambda *arguments: KilledWords(map_words(*arguments)))
+    monkeypatch.setattr(CountFile, "words", KillableWordFile)
 
 
 def test_counts_are_found_in_the_file_of_a_process_that_has_ended(tmp_path: Path) -> None:

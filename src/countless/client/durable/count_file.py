@@ -21,6 +21,7 @@ whose number is the base of a record of the shard; all other records are copied 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from countless.client.durable.budget_record import NAME_OFFSET as BUDGET_NAME_OFFSET
 from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord, boot_word
@@ -48,6 +49,8 @@ _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
 class CountFile:
     """All counters of one incarnation. For one thread at a time, except for the sequences of the records."""
 
+    words = WordFile
+
     def __init__(self, file: WordFile) -> None:
         self.slot = 0
         self.records: dict[str, CounterRecord] = {}
@@ -61,10 +64,10 @@ class CountFile:
         self.boot = UNKNOWN_BOOT if file.path is None else boot_word(file.descriptor)
 
     @classmethod
-    def create(cls, directory: Path, site_id: SiteId) -> "CountFile":
+    def create(cls, directory: Path, site_id: SiteId) -> Self:
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            file = cls(WordFile.create(directory / f"{site_id.incarnation:016x}{SUFFIX}"))
+            file = cls(cls.words.create(directory / f"{site_id.incarnation:016x}{SUFFIX}"))
         except OSError as error:
             reason = "it is not a directory" if isinstance(error, FileExistsError) else error.strerror
             raise StateError(f"state_dir = {str(directory)!r} cannot be used: {reason}") from error
@@ -72,16 +75,16 @@ class CountFile:
         return file
 
     @classmethod
-    def in_memory(cls, site_id: SiteId) -> "CountFile":
+    def in_memory(cls, site_id: SiteId) -> Self:
         """A substitute in memory, where a file cannot be created."""
-        file = cls(WordFile.in_memory())
+        file = cls(cls.words.in_memory())
         file._write_header(site_id)
         return file
 
     @classmethod
-    def open_orphan(cls, path: Path) -> "CountFile | None":
+    def open_orphan(cls, path: Path) -> Self | None:
         """The file of a process that has ended; None if the process still runs, or if nothing is in the file."""
-        words = WordFile.open_orphan(path)
+        words = cls.words.open_orphan(path)
         if words is None:
             return None
         file = cls(words)

@@ -96,6 +96,8 @@ class DurableCounter(LocalCounter):
 class DurableState:
     """The file of the client's present incarnation, and the recovery of what other processes have left beside it."""
 
+    files = CountFile
+
     def __init__(
         self,
         directory: Path,
@@ -108,7 +110,7 @@ class DurableState:
         self._sharded = sharded  # there are shards, and each may retire the incarnation on its own
         self._open_transport = open_transport
         self._lock = lock
-        self._file = CountFile.create(directory, site_id)
+        self._file = self.files.create(directory, site_id)
         self._recovery: OrphanRecovery | None = None
         self.start_recovery()
 
@@ -135,10 +137,10 @@ class DurableState:
         """In the child: an empty file of its own."""
         self.leave_to_parent()
         try:
-            self._file = CountFile.create(self._directory, site_id)
+            self._file = self.files.create(self._directory, site_id)
         except StateError as error:  # not a reason for a fork to fail
             log.warning("state_dir unusable after a fork, counts kept in memory only: error=%s", error)
-            self._file = CountFile.in_memory(site_id)
+            self._file = self.files.in_memory(site_id)
         for key, counter in counters.items():
             if isinstance(counter, DurableCounter):
                 counter.bind(self._file.allocate(str(key)))

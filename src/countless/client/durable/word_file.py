@@ -140,19 +140,18 @@ class WordFile:
         return self._map(offset)
 
     def _grow_in_memory(self) -> None:
-        self.chunks.append(map_words(-1, 0))
+        self.chunks.append(self._map_words(-1, 0))
 
     def _map(self, offset: int) -> None:
         descriptor = os.open(self.path or "", os.O_RDWR)  # mmap keeps a duplicate of it: it must not be the lock's
         try:
-            self.chunks.append(map_words(descriptor, offset))
+            self.chunks.append(self._map_words(descriptor, offset))
         finally:
             os.close(descriptor)
 
-
-def map_words(descriptor: int, offset: int) -> memoryview:
-    """A chunk of the file, or of memory if the descriptor is -1."""
-    return memoryview(mmap.mmap(descriptor, CHUNK_BYTES, offset=offset)).cast("Q")
+    def _map_words(self, descriptor: int, offset: int) -> memoryview:
+        """A chunk of the file, or of memory if the descriptor is -1."""
+        return memoryview(mmap.mmap(descriptor, CHUNK_BYTES, offset=offset)).cast("Q")
 
 
 def _create_and_lock(path: Path) -> int:
