@@ -55,7 +55,7 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
 
 
 def operator_sum(server: SiteServer, name: str) -> OperatorAnswer:
-    """Of a counter with all its labelled series. It has no round; of its sites those of the largest part are known."""
+    """Add up a counter and its labelled series. The sum has no round; its sites are the ones of the largest part."""
     parts = server.parts(name) or [server.counter(name)]
     answers, config = [operator_answer(part) for part in parts], server.config_of(name)
     if len(answers) == 1 and answers[0].counter == name:
