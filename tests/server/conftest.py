@@ -20,5 +20,6 @@ def server(shared: Server) -> Iterator[Server]:
     yield shared
     if shared.process.poll() is not None:
         shared.start()
-    for counter in list(shared.reader.counters()):
-        shared.reader.request("DELETE", f"/api/v1/counters/{quote(counter['counter'])}")
+    names = {counter["counter"].partition("{")[0] for counter in shared.reader.counters()}
+    for name in sorted(names):  # with their labelled series
+        shared.reader.request("DELETE", f"/api/v1/counters/{quote(name)}")

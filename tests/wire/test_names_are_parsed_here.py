@@ -27,7 +27,6 @@ OTHER_TEXTS = {
     "integrations/limits.py": "a URI",
     "probe.py": "a URL",
     "server/http/api/openapi.py": "paths of operations, docstrings",
-    "server/storage/base.py": "rows of stores: `tombstone_text` and `site_text`",
     "systemd.py": "the address of a socket",
     "token_file.py": "lines of /proc",
 }
