@@ -122,7 +122,7 @@ def check(server: Server, programs: list[Program]) -> None:
         program.check(server)
     bounds = [program.bounds(number) for program in programs for number in range(WORKERS)]
     known = server.inspect("hits")["known"]
-    assert 2 * sum(low for low, _ in bounds) <= known <= 2 * sum(high for _, high in bounds)  # the counter and its series
+    assert 2 * sum(low for low, _ in bounds) <= known <= 2 * sum(high for _, high in bounds)
 
 
 def test_programs_killed_at_any_instant_lose_no_event(
