@@ -24,11 +24,11 @@ class Reentrant:
     'changed by 5'
     """
 
-    __slots__ = ("_deferred", "busy")
+    __slots__ = ("busy", "deferred")
 
     def __init__(self) -> None:
         self.busy = False  # a change is under way
-        self._deferred: deque[Callable[[], object]] = deque()
+        self.deferred: deque[Callable[[], object]] = deque()
 
     def run(self, change: Callable[[*Ts], T], *args: *Ts) -> T:
         """Make a change, which may run others as parts of it; then call what was deferred meanwhile."""
@@ -39,19 +39,19 @@ class Reentrant:
             return change(*args)
         finally:
             self.busy = False  # inline: an exception of a handler can come as soon as something is called
-            if self._deferred:
-                self._call_deferred()
+            if self.deferred:
+                self.call_deferred()
 
     def defer(self, call: Callable[[], object]) -> None:
         """Call this as soon as no change is under way."""
-        self._deferred.append(call)
+        self.deferred.append(call)
         if not self.busy:
-            self._call_deferred()
+            self.call_deferred()
 
-    def _call_deferred(self) -> None:
+    def call_deferred(self) -> None:
         while True:
             try:
-                call = self._deferred.popleft()
+                call = self.deferred.popleft()
             except IndexError:
                 return
             call()

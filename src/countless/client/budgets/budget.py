@@ -153,7 +153,15 @@ class BudgetPart(Spendable):
                 raise UnknownBudget(self.name, self._unusable)
             if self._periods.cut_off:
                 return None
-            return self._changes.run(self._decide, apply, n)
+            changes = self._changes
+            changes.busy = True  # as `run`, which makes take(5) a quarter slower
+            try:
+                taken = apply(self._local, n)
+                return ALLOWED if taken is ADMITTED else self._decision(taken, n)
+            finally:
+                changes.busy = False
+                if changes.deferred:
+                    changes.call_deferred()
 
     def start_waiting(self, waiter: Waiter) -> None:
         with self._lock:
@@ -187,9 +195,8 @@ class BudgetPart(Spendable):
 
     # With the lock held
 
-    def _decide(self, apply: Apply, n: int) -> Decision | None:
-        taken = apply(self._local, n)
-        if taken is ADMITTED or self._link.disabled:
+    def _decision(self, taken: Taken, n: int) -> Decision | None:
+        if self._link.disabled:
             return ALLOWED
         self._send(taken.messages)
         if taken.verdict is Verdict.ALLOWED:
