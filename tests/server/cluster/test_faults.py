@@ -70,7 +70,7 @@ def test_each_coordinator_answers_for_every_counter(broker: Node, pair: tuple[Co
             assert [view["counter"] for view in server.reader.counters()] == sorted(
                 [*SPREAD, *(f'{name}{{route="/ä"}}' for name in SPREAD)]
             )
-            assert server.inspect("n0")["known"] == 10
+            assert server.inspect("n0")["known"] == 11
             assert {site["site"] for site in server.sites()} == {"web.1", "web 2"}
             with pytest.raises(countless.CountlessError, match="no counter 'unknown'"):
                 server.answer("unknown")

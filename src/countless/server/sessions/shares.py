@@ -110,6 +110,7 @@ class Shares(Generic[T]):
 def tombstone_bytes(site_id: SiteId, key: Key, label: str | None = None) -> int:
     """About what a tombstone takes on the disk: the names are in a row and in an index.
 
+    >>> from countless.wire.keys import COUNTER
     >>> key = Key(COUNTER, 'http_requests_total{route="/api/v1/items"}')
     >>> tombstone_bytes(SiteId("checkout-6f7c9d5b8-x2x9q", 1), key)
     202
@@ -124,6 +125,7 @@ class TombstoneShares:
     caused is added up, and beyond its share it can join nothing that would leave another one. What it has joined before
     is counted on, and gets its tombstone: nothing is lost or counted twice.
 
+    >>> from countless.wire.keys import COUNTER
     >>> shares = TombstoneShares(limit_mb=1, share=0.0002, wall_clock=lambda: 5 * DAY_S)
     >>> shares.add("token 1", SiteId("a", 1), [(Key(COUNTER, name), None) for name in ("hits", "visits")])
     >>> shares.is_full("token 1"), shares.is_full("token 2"), shares.largest
