@@ -287,7 +287,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (forgets_finished_windows, "windows", 0),
     (forgets_what_was_finished_on_the_last_stream, "windows", 149),
     (sends_a_window_again_that_the_retired_incarnation_has_left, "windows", 8),
-    (leaves_before_earlier_windows, "windows", 127),
+    (leaves_before_earlier_windows, "windows", 209),
     (counts_labels_again_as_a_new_incarnation, "families", 1),
     (forgets_labels_of_a_retired_incarnation, "families", 0),
     (shows_labels_before_they_are_saved, "families", 3),
