@@ -25,7 +25,6 @@ from support.c_fork import HOOKS, in_fork
 from support.local_counters import counts_of, together
 from support.service import TIMEOUT_S
 
-pytestmark = pytest.mark.skipif(ForkPage()._ones is None, reason="no memory that is wiped at a fork")
 Make = Callable[[], Client]
 
 
