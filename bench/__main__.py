@@ -29,6 +29,7 @@ SECTIONS = {
     "import": Section("imports", tables=("import",)),
     "hot-path": Section("hot_path"),
     "calls": Section("calls"),
+    "house": Section("house"),
     "demo": Section("demo", tables=("demo-reacting", "demo-day")),
     "plans": Section("plans", tables=("plans", "plans-limits", "plans-oblivious", "plans-sampled", "scale-plans")),
     "break-even": Section("break_even", tables=("race-formulas", "race-break-even")),
