@@ -121,6 +121,8 @@ demo --keep --events 5000
 health --url ftp://127.0.0.1
 serve --tls-cert no-such.pem --tls-key no-such.pem
 take a --wait 3
+add a --timeout -1
+agent --timeout -1
 site forget --older-than soon
 token revoke '' --state-dir .
 serve --port 99999

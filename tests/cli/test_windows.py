@@ -109,6 +109,14 @@ def test_counter_that_has_labelled_series_only_is_configured_and_deleted_by_its_
     assert run("counter list", server.url) == (0, "no counters: nothing was counted yet\n")
 
 
+def test_add_to_a_counter_with_windows_names_the_option(server: Server) -> None:
+    run("counter create added --per month --tz Asia/Tokyo", server.url)
+    refused = "countless: counter 'added' has windows: count it with --per month\n"
+    assert run("add added 2", server.url) == (2, refused)
+    assert run("add added 3 --per month --tz Asia/Tokyo", server.url) == (0, "")
+    assert run("get added", server.url) == (0, "added: 3 (from 3 to 3; exact; per month)\n")
+
+
 def test_windows_begin_for_a_family_and_a_distribution_that_had_none(server: Server) -> None:
     """By months: a shorter window could end while the test runs."""
     with countless.connect(server.url, site="old") as client:

@@ -44,7 +44,9 @@ def agent(
             envvar="COUNTLESS_CLIENT_STATE_DIR", help="Store counts in this directory, so that kill -9 loses none."
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Deliver the final counts within this many seconds of SIGTERM.")] = 5.0,
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Deliver the final counts within this many seconds of SIGTERM.")
+    ] = 5.0,
 ) -> None:
     """Count for programs in any language, by StatsD and HTTP.
 

@@ -11,16 +11,13 @@ import typer
 
 from countless.cli.coordinator import coordinator
 from countless.cli.numbers import number_of_units, share
-from countless.cli.options import DEFAULT_URL, Json, Token, Url
+from countless.cli.options import DEFAULT_URL, Anchor, Json, Per, Token, Tz, Url
 from countless.client.answers import parse_total
 
 _PATH = "/api/v1/counters"
 app = typer.Typer(help=__doc__)
 
 Name = Annotated[str, typer.Argument(help="The counter.")]
-Per = Annotated[str | None, typer.Option(help="Count each minute, hour, day or month on its own as well.")]
-Tz = Annotated[str | None, typer.Option(help="With --per: use this time zone, UTC by default.")]
-Anchor = Annotated[int | None, typer.Option(help="With --per: begin at this second, minute, hour or day of month.")]
 Floor = Annotated[str | None, typer.Option(help="Allow small windows the error of one with this count, or auto.")]
 Keep = Annotated[str | None, typer.Option(help="Keep this many closed windows, or auto.")]
 Alpha = Annotated[str | None, typer.Option(help="Allow this relative error, such as 1%.")]

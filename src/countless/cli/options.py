@@ -25,6 +25,10 @@ Token = Annotated[
         help="Send this bearer token; - reads it from standard input.",
     ),
 ]
+Timeout = Annotated[float, typer.Option(min=0, help="Wait this many seconds for the coordinator.")]
+Per = Annotated[str | None, typer.Option(help="Count each minute, hour, day or month on its own as well.")]
+Tz = Annotated[str | None, typer.Option(help="With --per: use this time zone, UTC by default.")]
+Anchor = Annotated[int | None, typer.Option(help="With --per: begin at this second, minute, hour or day of month.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 StateDir = Annotated[
     Path, typer.Option("--state-dir", envvar="COUNTLESS_STATE_DIR", help="Use this state directory of a coordinator.")

@@ -44,7 +44,7 @@ def forget(
     """Forget a site that won't return, or all that were silent for long.
 
     Only sites that aren't connected. Their last reported counts stay in the
-    totals.
+    totals. Exits with 1 if there is no site of that name.
     """
     if (name is None) is (older_than is None):
         raise typer.TyperException("give the name of a site or --older-than, and not both")
@@ -54,3 +54,4 @@ def forget(
     result = coordinator(url, token).request("DELETE", _PATH + which)
     none = "" if name is None or result["forgotten"] else f": there is no site {name!r}"
     print(json.dumps(result) if as_json else f"{result['forgotten']} removed{none}")
+    raise typer.Exit(1 if none else 0)

@@ -1,12 +1,13 @@
 """`countless take`: spend units of a budget from a shell."""
 
+from logging import NullHandler, getLogger
 from typing import Annotated
 
 import typer
 
 from countless.cli.coordinator import wait_for_start
 from countless.cli.numbers import number_of_units
-from countless.cli.options import DEFAULT_URL, Token, Url
+from countless.cli.options import DEFAULT_URL, Timeout, Token, Url
 
 EXAMPLE = "Example:  countless take acme/exports 1 && ./export"
 EX_TEMPFAIL = 75  # of sysexits.h: try again later
@@ -17,7 +18,7 @@ def take(
     n: Annotated[str, typer.Argument(help="How many units, such as 1000 or 50M.")] = "1",
     url: Url = DEFAULT_URL,
     token: Token = None,
-    timeout: Annotated[float, typer.Option(help="Wait this many seconds for the coordinator.")] = 10.0,
+    timeout: Timeout = 10.0,
 ) -> None:
     """Spend units of a budget.
 
@@ -30,6 +31,7 @@ def take(
 
     units = number_of_units("n", n)
     require_amount("n", units)
+    getLogger("countless").addHandler(NullHandler())  # the program's log repeats what is printed
     client = connect(url, token)
     budget = client.budget(name)
     if problem := wait_for_start(url, timeout):
