@@ -70,7 +70,7 @@ def increments() -> None:
     with TemporaryDirectory() as directory:
         file = CountFile.create(Path(directory), SiteId("bench"))
         site = Site("bench", SiteId("bench"), SystemRandom(), trigger=EveryNth(1 << 62))
-        written = DurableCounter(site, RLock(), print, file.allocate("bench"))
+        written = DurableCounter(site, RLock(), print, file.allocate(Key(COUNTER, "bench")))
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "ours": (quiet.add, 200_000),
             "windows": (windows_of(lambda key: quiet).add, 200_000),

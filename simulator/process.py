@@ -118,7 +118,7 @@ class SimulatedState(DurableState):
 
 
 def in_file(file: CountFile) -> Counter[str | Label]:
-    counters = {name: record.count for name, record in file.records.items()}
+    counters = {str(key): record.count for key, record in file.records(Key).items()}
     families = orphaned_families(file)
     return _together(counters, {(str(each.key), label): n for each in families for label, n in each.counts.items()})
 

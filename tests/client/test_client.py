@@ -15,6 +15,7 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
+from countless.wire.keys import COUNTER, Key
 from support.local_counters import unreported
 from support.service import TIMEOUT_S
 
@@ -104,7 +105,7 @@ def test_close_without_a_coordinator_leaves_the_counts_in_an_unlocked_file(mute_
         client.counter("hits").add(7)
     file = CountFile.open_orphan(next(tmp_path.iterdir()))
     assert file is not None
-    assert (file.site_id.site, file.records["hits"].count) == (client.site, 5)
+    assert (file.site_id.site, file.records(Key)[Key(COUNTER, "hits")].count) == (client.site, 5)
     file.release()
 
 

@@ -11,6 +11,7 @@ from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
 from countless.client.transport.endpoint import Endpoint
 from countless.errors import InvalidParameter
+from countless.wire.keys import Key
 from support.local_counters import counts_of
 from support.service import TIMEOUT_S
 
@@ -137,7 +138,9 @@ def test_disabled_client_keeps_one_count_for_all_windows(monkeypatch: pytest.Mon
 def files(directory: Path) -> list[dict[str, int]]:
     """The counts in the files that are not locked."""
     found = [CountFile.open_orphan(path) for path in sorted(directory.glob("*.counts"))]
-    counts = [{name: record.count for name, record in file.records.items()} for file in found if file is not None]
+    counts = [
+        {str(key): record.count for key, record in file.records(Key).items()} for file in found if file is not None
+    ]
     for file in found:
         if file is not None:
             file.release()

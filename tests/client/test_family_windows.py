@@ -11,6 +11,7 @@ import countless
 from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.family import FamilyRecords, orphaned_families
+from countless.client.durable.record_names import RecordName
 from countless.client.durable.word_file import CHUNK_BYTES
 from countless.client.families.local_family import LocalFamily
 from countless.client.local_windows import LocalFamilyWindows
@@ -126,16 +127,18 @@ def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_c
         if renewed:  # without the labels that are freed, less is left than the earlier incarnation has delivered
             with file.new_incarnation(99):
                 recorded.families[name(0)].renew(KnownFamily(20, counts={}))
-        original, freed = file.free_family, 0
+        original, freed = file.free, 0
 
-        def free(key: str, original: Callable[[str], None] = original, killed_after: int = killed_after) -> None:
+        def free(
+            key: RecordName, original: Callable[[RecordName], None] = original, killed_after: int = killed_after
+        ) -> None:
             nonlocal freed
             if freed == killed_after:
                 raise KeyboardInterrupt
             freed += 1
             original(key)
 
-        monkeypatch.setattr(file, "free_family", free)
+        monkeypatch.setattr(file, "free", free)
         recorded.show(1)
         (finished,) = recorded.tick()
         with suppress(KeyboardInterrupt):

@@ -12,6 +12,7 @@ from countless.client.local_windows import spread_of
 from countless.core.messages import SiteId
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
+from countless.wire.keys import Key
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_counters import RecordingCounter, together
 from support.local_windows import MINUTE, RecordedWindows, name
@@ -194,7 +195,7 @@ def test_event_is_counted_once_wherever_its_window_is_finished(kind: str, n: int
         assert counts.keys() == {name(MINUTE), name(MINUTE + 1)}
         assert sum(counts.values()) == 103 + n
         if recorded.file is not None:
-            assert {each: record.count for each, record in recorded.file.records.items()} == {
+            assert {str(key): record.count for key, record in recorded.file.records(Key).items()} == {
                 name(MINUTE + 1): counts[name(MINUTE + 1)]
             }
         recorded.windows.add(50)

@@ -12,6 +12,7 @@ from countless.client.local_counter import LocalCounter
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import Trigger
+from countless.wire.keys import COUNTER, Key
 from support.rng import NO_RANDOM
 from support.service import TIMEOUT_S
 
@@ -34,7 +35,7 @@ class RecordingCounter:
         if kind == "plain":
             self.counter = LocalCounter(self.site, self.lock, self._deliver)
         else:
-            self.record = CountFile.in_memory(self.site.site_id).allocate(HITS)
+            self.record = CountFile.in_memory(self.site.site_id).allocate(Key(COUNTER, HITS))
             self.counter = DurableCounter(self.site, self.lock, self._deliver, self.record)
 
     def _deliver(self, site: Site, messages: tuple[UpMessage, ...]) -> None:

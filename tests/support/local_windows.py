@@ -46,7 +46,7 @@ class RecordedWindows:
             if self.file is None:
                 counter = LocalCounter(site, self.lock, deliver)
             else:
-                counter = DurableCounter(site, self.lock, deliver, self.file.allocate(name))
+                counter = DurableCounter(site, self.lock, deliver, self.file.allocate(key))
             self.counters.setdefault(name, counter)
         return self.counters[name]
 
@@ -56,8 +56,8 @@ class RecordedWindows:
         assert name not in self.left
         self.left[name] = counter.count
         if self.file is not None:
-            assert self.file.records[name].count == counter.count
-            self.file.free(name)
+            assert self.file.records(Key)[key].count == counter.count
+            self.file.free(key)
 
     def _deliver(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self.messages += messages

@@ -1,7 +1,7 @@
 """Names are made and parsed in `countless.wire` alone. Everywhere else a counter, window, series or site is a value.
 
 The test reads every other module of the product: what splits texts at a character that has a meaning in names, or puts
-such a character between two texts, is either listed here, with what it reads instead, or an error.
+such a character between texts, is either listed here, with what it reads instead, or an error.
 """
 
 import ast
@@ -21,8 +21,7 @@ OTHER_TEXTS = {
     "agent/hosts.py": "a Host header",
     "agent/rules.py": "rules of the agent: PATTERN=per,tz,anchor",
     "agent/statsd.py": "lines of StatsD",
-    "client/durable/count_file.py": "the number of a shard, in a record of its own",
-    "client/durable/family.py": "the fields of a record, of which one is a key's text",
+    "client/answers.py": "lines for people",
     "client/transport/nats_socket.py": "an address",
     "integrations/limits.py": "a URI",
     "probe.py": "a URL",
@@ -36,7 +35,8 @@ def findings(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             given = (each.value for each in node.args if isinstance(each, ast.Constant))
-            if node.func.attr in SPLITTING | SEARCHING and any(map(_is_mark, given)):
+            splits = node.func.attr in SPLITTING | SEARCHING and any(map(_is_mark, given))
+            if splits or (node.func.attr == "join" and _is_mark(getattr(node.func.value, "value", None))):
                 yield f"line {node.lineno}: {ast.unparse(node)}"
         elif isinstance(node, ast.JoinedStr) and _joins_texts(node):
             yield f"line {node.lineno}: {ast.unparse(node)}"
@@ -76,6 +76,7 @@ def test_no_other_module_parses_or_makes_names() -> None:
         'is_family = text.startswith("\\n")',
         'site = f"{site_id.site}\\n{name}"',
         'group = f"{name}@{calendar.per}"',
+        'record = "\\n".join((name, label))',
     ],
 )
 def test_line_that_parses_or_makes_a_name_is_found(line: str) -> None:

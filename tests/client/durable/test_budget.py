@@ -14,6 +14,7 @@ from countless.client.durable.count_file import CountFile
 from countless.core.budget.messages import BudgetId, Grant
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck
+from countless.wire.keys import COUNTER, Key
 
 SITE, TOKENS = SiteId("web", 11), BudgetId("tokens", 3)
 
@@ -39,7 +40,7 @@ def hand_ins(file: CountFile) -> list[BudgetLeave]:
 
 def test_spent_and_held_units_are_found_by_the_next_process(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE)
-    file.allocate("hits")
+    file.allocate(Key(COUNTER, "hits"))
     local = granted(file, 100)
     for _ in range(5):
         local.take(1)
@@ -48,9 +49,9 @@ def test_spent_and_held_units_are_found_by_the_next_process(tmp_path: Path) -> N
     local.reserve(7)
     local.reserve(4)
     local.settle(7, 2)
-    file.allocate("misses")
+    file.allocate(Key(COUNTER, "misses"))
     orphan = reopened(file)
-    assert list(orphan.records) == ["hits", "misses"]
+    assert [key.name for key in orphan.records(Key)] == ["hits", "misses"]
     assert hand_ins(orphan) == [BudgetLeave(TOKENS, 11, 36)]
 
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import MAX_COUNT
+from countless.client.durable.record_names import FamilyName, LabelName
 from countless.client.durable.recovery import OrphanedCounter
 from countless.client.durable.word_file import CHUNK_BYTES, StateError, WordFile
 from countless.core.messages import Report, SiteId, Snapshot
@@ -23,10 +24,15 @@ from countless.core.site import Site
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
 from countless.randomness import SeededRandom
-from countless.wire.keys import COUNTER, Key
+from countless.wire.keys import COUNTER, FAMILY, Key
 from support.interrupts import points, run_until
 
 SITE_ID = SiteId("here", 77)
+PAGES = Key(FAMILY, "pages")
+
+
+def counter(name: str) -> Key:
+    return Key(COUNTER, name)
 
 
 def orphaned(file: CountFile) -> Path:
@@ -43,12 +49,12 @@ def open_orphan(path: Path) -> CountFile:
 
 
 def counts(file: CountFile) -> dict[str, int]:
-    return {name: record.count for name, record in file.records.items()}
+    return {str(key): record.count for key, record in file.records(Key).items()}
 
 
 def renew(file: CountFile, incarnation: int, delivered: dict[str, int]) -> None:
     """A new incarnation of all counters, with what was not delivered."""
-    orphans = {name: OrphanedCounter(Key(COUNTER, name), record) for name, record in file.records.items()}
+    orphans = {str(key): OrphanedCounter(key, record) for key, record in file.records(Key).items()}
     with file.new_incarnation(incarnation):
         for name, orphan in orphans.items():
             orphan.reset(SiteId("here", incarnation), delivered.get(name, 0))
@@ -104,7 +110,7 @@ def killable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_counts_are_found_in_the_file_of_a_process_that_has_ended(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path / "deep" / "down", SITE_ID)
-    hits, sequence = file.allocate("hits"), file.allocate("hits ü").sequence(RLock())
+    hits, sequence = file.allocate(counter("hits")), file.allocate(counter("hits ü")).sequence(RLock())
     hits.add(30)
     assert [next(sequence) for _ in range(7)] == [1, 2, 3, 4, 5, 6, 7]
     again = open_orphan(orphaned(file))
@@ -113,9 +119,9 @@ def test_counts_are_found_in_the_file_of_a_process_that_has_ended(tmp_path: Path
     assert list(tmp_path.glob("deep/down/*")) == []
 
 
-def renew_shard(file: CountFile, shard: int, incarnation: int, counter: str, delivered: int) -> None:
+def renew_shard(file: CountFile, shard: int, incarnation: int, name: str, delivered: int) -> None:
     """A new incarnation of the one counter that the shard has."""
-    orphan = OrphanedCounter(Key(COUNTER, counter), file.records[counter])
+    orphan = OrphanedCounter(Key(COUNTER, name), file.records(Key)[Key(COUNTER, name)])
     with file.new_incarnation(incarnation, shard):
         orphan.reset(SiteId("here", incarnation), delivered)
 
@@ -124,10 +130,10 @@ def renew_shard(file: CountFile, shard: int, incarnation: int, counter: str, del
 def test_shard_renewed_alone_is_renewed_completely_or_not_at_all_when_killed_at_any_store(tmp_path: Path) -> None:
     def prepared(directory: Path) -> CountFile:
         file = CountFile.create(directory, SITE_ID)
-        file.allocate("a").add(30)
-        file.allocate("b").add(7)
-        file.allocate_family("pages\nlabels\n0.01\n0.0")
-        file.allocate_family("pages\n/x").add(3)
+        file.allocate(counter("a")).add(30)
+        file.allocate(counter("b")).add(7)
+        file.allocate(FamilyName(PAGES, "labels", 0.01, 0.0))
+        file.allocate(LabelName(PAGES, "/x")).add(3)
         return file
 
     found = set()
@@ -143,7 +149,7 @@ def test_shard_renewed_alone_is_renewed_completely_or_not_at_all_when_killed_at_
             killed = True
         again = open_orphan(orphaned(file))
         assert again.site_id == SITE_ID
-        assert again.families["pages\n/x"].count == 3
+        assert again.records(LabelName)[LabelName(PAGES, "/x")].count == 3
         incarnations = {shard: number for shard, number in again.incarnations.items() if number != 77}
         found.add((tuple(sorted(incarnations.items())), *counts(again).items()))
         if not killed:
@@ -163,9 +169,9 @@ def test_name_of_a_record_that_a_killed_process_did_not_finish_is_not_read_as_an
 ) -> None:
     """The recovery of its counts makes two shorter records there, because two shards have retired the incarnation."""
     file = CountFile.create(tmp_path, SITE_ID)
-    file.allocate("a").add(30)
+    file.allocate(counter("a")).add(30)
     with killed_after(0), suppress(KeyboardInterrupt):
-        file.allocate("0" * 8 * words_of_name)
+        file.allocate(counter("0" * 8 * words_of_name))
     for shard, delivered in ((0, 20), (1, 4)):
         file = open_orphan(orphaned(file))
         renew_shard(file, shard, 1000 + shard, "a", delivered)
@@ -186,7 +192,7 @@ def test_file_is_locked_by_one_process_at_a_time(tmp_path: Path) -> None:
 def test_file_grows_without_moving_records(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE_ID)
     names = [f"{'é' * 450}{number}" for number in range(300)]
-    records = [file.allocate(name) for name in names]
+    records = [file.allocate(counter(name)) for name in names]
     for number, record in enumerate(records):
         record.add(number)
     path = orphaned(file)
@@ -196,7 +202,7 @@ def test_file_grows_without_moving_records(tmp_path: Path) -> None:
 
 def test_incomplete_last_chunk_is_ignored(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE_ID)
-    file.allocate("hits").add(5)
+    file.allocate(counter("hits")).add(5)
     path = orphaned(file)
     with path.open("ab") as end:
         end.write(bytes(1000))
@@ -215,12 +221,12 @@ def test_full_disk_is_an_error_at_creation_and_a_warning_later(
         patch.setattr(os, "pwrite", no_room)
         with pytest.raises(StateError, match="No space left"):
             CountFile.create(tmp_path, SiteId("here", 78))
-        records = [file.allocate(f"{'x' * 490}{number}") for number in range(200)]
+        records = [file.allocate(counter(f"{'x' * 490}{number}")) for number in range(200)]
     for record in records:
         record.add(3)
     assert {record.count for record in records} == {3}
     assert caplog.text.count("kept in memory only") == 1
-    records += [file.allocate(f"{'y' * 490}{number}") for number in range(200)]  # there is room again
+    records += [file.allocate(counter(f"{'y' * 490}{number}")) for number in range(200)]  # there is room again
     found = counts(open_orphan(orphaned(file)))
     assert len(list(tmp_path.iterdir())) == 1
     assert 100 < len(found) < 400
@@ -237,7 +243,7 @@ def test_path_that_cannot_be_a_directory_is_refused(tmp_path: Path, place: str) 
 
 def test_records_in_memory_grow_too() -> None:
     file = CountFile.in_memory(SITE_ID)
-    records = [file.allocate(f"{'x' * 490}{number}") for number in range(300)]
+    records = [file.allocate(counter(f"{'x' * 490}{number}")) for number in range(300)]
     for record in records:
         record.add(3)
     assert set(counts(file).values()) == {3}
@@ -245,7 +251,7 @@ def test_records_in_memory_grow_too() -> None:
 
 
 def test_count_beyond_63_bits_is_refused(tmp_path: Path) -> None:
-    record = CountFile.create(tmp_path, SITE_ID).allocate("hits")
+    record = CountFile.create(tmp_path, SITE_ID).allocate(counter("hits"))
     record.add(MAX_COUNT - 1)
     with pytest.raises(InvalidParameter, match="2\\^63"):
         record.add(1)
@@ -278,7 +284,7 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
 
     monkeypatch.setattr(os, "open", deleted_at_once)
     file = CountFile.create(tmp_path, SITE_ID)
-    file.allocate("hits").add(1)
+    file.allocate(counter("hits")).add(1)
     assert deleted
     assert counts(open_orphan(orphaned(file))) == {"hits": 1}
 
@@ -287,8 +293,8 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
     ("word", "value", "message"),
     [
         (0, 7, "not a file of counts, or is damaged"),
-        (1, 6, "newer Countless .format 6, not 5"),
-        (1, 4, "older Countless .format 4, not 5"),
+        (1, 7, "newer Countless .format 7, not 6"),
+        (1, 5, "older Countless .format 5, not 6"),
         (3, MAX_COUNT, "the incarnation is invalid"),
         (5, 1 << 32 | 4, "the site's name is invalid"),
         (5, (1 << 32) - 1, "the site's name is invalid"),
@@ -300,7 +306,7 @@ def test_file_that_is_damaged_or_of_another_format_is_refused_and_left_alone(
     tmp_path: Path, word: int, value: int, message: str
 ) -> None:
     file = CountFile.create(tmp_path, SITE_ID)
-    file.allocate("hits").add(5)
+    file.allocate(counter("hits")).add(5)
     path = orphaned(file)
     overwrite(path, word, value)
     before = path.read_bytes()
@@ -325,7 +331,7 @@ def test_random_bytes_are_a_state_error_or_counts(
     directory = tmp_path_factory.mktemp("garbage")
     file = CountFile.create(directory, SITE_ID)
     for name in ("hits", "misses"):
-        file.allocate(name).add(5)
+        file.allocate(counter(name)).add(5)
     path = orphaned(file)
     data = bytearray(path.read_bytes())
     for at, byte in bytes_:
@@ -336,7 +342,7 @@ def test_random_bytes_are_a_state_error_or_counts(
     except StateError:
         assert path.exists()
     else:
-        assert found is None or found.records.keys() <= {"hits", "misses"}
+        assert found is None or counts(found).keys() <= {"hits", "misses"}
         if found is not None:
             found.release()
 
@@ -349,7 +355,7 @@ def test_new_incarnation_takes_effect_at_one_store(tmp_path: Path) -> None:
     for stores in range(100):
         file = CountFile.create(tmp_path, SiteId("here", stores))
         for name, n in {"a": 10, "b": 20, "c": 30}.items():
-            file.allocate(name).add(n)
+            file.allocate(counter(name)).add(n)
         try:
             with killed_after(stores):
                 renew(file, 1000, {"a": 10, "b": 5})
@@ -366,7 +372,7 @@ def test_new_incarnation_takes_effect_at_one_store(tmp_path: Path) -> None:
 
 def test_incarnations_follow_each_other(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE_ID)
-    hits, sequence = file.allocate("hits"), file.allocate("more").sequence(RLock())
+    hits, sequence = file.allocate(counter("hits")), file.allocate(counter("more")).sequence(RLock())
     total = 0
     for number in range(5):
         hits.add(10)
@@ -377,7 +383,8 @@ def test_incarnations_follow_each_other(tmp_path: Path) -> None:
         assert counts(file) == {"hits": total, "more": 0}
         file = open_orphan(Path(copyfile(str(file.path), tmp_path / f"{number}.copy")))
         assert (file.site_id.incarnation, counts(file)) == (100 + number, {"hits": total, "more": 0})
-        hits, sequence = file.records["hits"], file.records["more"].sequence(RLock())
+        records = file.records(Key)
+        hits, sequence = records[counter("hits")], records[counter("more")].sequence(RLock())
 
 
 def site_in(number: int, count: int, crossings: int) -> Site:
@@ -388,7 +395,7 @@ def site_in(number: int, count: int, crossings: int) -> Site:
 
 @pytest.mark.usefixtures("killable")
 def test_crossings_are_never_found_in_a_round_that_is_not_theirs(tmp_path: Path) -> None:
-    record = CountFile.create(tmp_path, SITE_ID).allocate("hits")
+    record = CountFile.create(tmp_path, SITE_ID).allocate(counter("hits"))
     record.add(90)
     before = (Snapshot("hits", 3, 40), Report("hits", 3, 40, 12))
     after = (Snapshot("hits", 4, 80), Report("hits", 4, 80, 5))
@@ -407,13 +414,13 @@ def test_crossings_are_never_found_in_a_round_that_is_not_theirs(tmp_path: Path)
 
 
 def test_round_beyond_64_bits_is_cut_off(tmp_path: Path) -> None:
-    record = CountFile.create(tmp_path, SITE_ID).allocate("hits")
+    record = CountFile.create(tmp_path, SITE_ID).allocate(counter("hits"))
     record.save_state(site_in(1 << 200, 1, 0))
     assert record.snapshot("hits") == Snapshot("hits", MAX_COUNT, 0)
 
 
 def test_record_resends_what_its_site_would_resend(tmp_path: Path) -> None:
-    record = CountFile.create(tmp_path, SITE_ID).allocate("hits")
+    record = CountFile.create(tmp_path, SITE_ID).allocate(counter("hits"))
     site = Site("hits", SITE_ID, SeededRandom(1), trigger=EveryNth(10))
     site.add(25)
     record.add(25)
@@ -426,15 +433,15 @@ def test_record_resends_what_its_site_would_resend(tmp_path: Path) -> None:
 
 def test_record_of_a_counter_that_was_removed_is_used_for_a_name_of_as_many_words(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE_ID)
-    file.allocate("hits").add(5)
+    file.allocate(counter("hits")).add(5)
     for number in range(10_000):
         name = f"window:{number:06}"
-        record = file.allocate(name)
+        record = file.allocate(counter(name))
         record.add(number)
         assert next(record.sequence(RLock())) > 0
         assert record.count == number + 1
         if number < 9_999:
-            file.free(name)
+            file.free(counter(name))
     path = orphaned(file)
     assert path.stat().st_size == CHUNK_BYTES
     assert counts(open_orphan(path)) == {"hits": 5, "window:009999": 10_000}
@@ -449,17 +456,17 @@ def test_window_that_was_delivered_is_not_found_again_whenever_the_process_is_ki
     found: list[dict[str, int]] = []
     for stores in range(100):
         file = CountFile.create(tmp_path, SiteId("here", stores))
-        file.allocate("hits").add(7)
-        file.allocate("window:1").add(5)
+        file.allocate(counter("hits")).add(7)
+        file.allocate(counter("window:1")).add(5)
         killed = True
         try:
             with killed_after(stores):
                 if renewed == "before the record is free":
                     renew(file, 1000, {"window:1": 5})
-                file.free("window:1")
+                file.free(counter("window:1"))
                 if renewed == "while the record is free":
                     renew(file, 1000, {})
-                file.allocate("window:2").add(3)
+                file.allocate(counter("window:2")).add(3)
                 killed = False
         except KeyboardInterrupt:
             pass
@@ -476,15 +483,15 @@ def test_window_that_was_delivered_is_not_found_again_whenever_the_process_is_ki
 def test_record_that_a_signal_handler_allocated_in_between_is_found(tmp_path: Path, first: str) -> None:
     for point in points():
         file = CountFile.create(tmp_path, SiteId("here", point))
-        file.allocate(first)
-        file.free(first)
+        file.allocate(counter(first))
+        file.free(counter(first))
 
         def handler(file: CountFile = file) -> None:
-            file.allocate("window:2").add(5)
-            file.allocate("window:3").add(6)
+            file.allocate(counter("window:2")).add(5)
+            file.allocate(counter("window:3")).add(6)
 
-        interrupted = run_until(lambda file=file: file.allocate("window:2").add(1), point, handler)  # type: ignore[misc]
-        file.allocate("window:4").add(7)
+        interrupted = run_until(lambda file=file: file.allocate(counter("window:2")).add(1), point, handler)  # type: ignore[misc]
+        file.allocate(counter("window:4")).add(7)
         expected = {"window:2": 6, "window:3": 6, "window:4": 7} if interrupted else {"window:2": 1, "window:4": 7}
         assert counts(open_orphan(orphaned(file))) == expected
         if not interrupted:

@@ -12,7 +12,7 @@ from countless.client.durable.recovery import OrphanRecovery
 from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.core.messages import SiteId
 from countless.wire.frames import DownItem, IncarnationExpired, encode_frames
-from countless.wire.keys import Key
+from countless.wire.keys import COUNTER, Key
 from support.service import TIMEOUT_S, until
 
 
@@ -56,7 +56,7 @@ class Unreachable(OneAnswer):
 
 def orphan(directory: Path) -> CountFile:
     file = CountFile.create(directory, SiteId("here", 1))
-    file.allocate("hits").add(5)
+    file.allocate(Key(COUNTER, "hits")).add(5)
     file.release()
     return file
 

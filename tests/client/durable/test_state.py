@@ -51,7 +51,8 @@ class DurableHits:
         file = CountFile.open_orphan(Path(copyfile(path, path.with_suffix(".copy"))))
         assert file is not None
         file.release()
-        return file.site_id, file.records["hits"].snapshot("hits"), file.records["hits"].resend("hits")
+        record = file.records(Key)[Key(COUNTER, "hits")]
+        return file.site_id, record.snapshot("hits"), record.resend("hits")
 
 
 def test_messages_are_in_the_file_before_they_are_sent(tmp_path: Path) -> None:
@@ -103,4 +104,4 @@ def test_forked_child_counts_in_a_file_of_its_own_or_in_memory(tmp_path: Path, r
     hits.durable.close(False, 0)
     if room:
         files = [CountFile.open_orphan(path) for path in sorted(directory.glob("*.counts"))]
-        assert [file and file.records["hits"].count for file in files] == [20, 3]
+        assert [file and file.records(Key)[Key(COUNTER, "hits")].count for file in files] == [20, 3]

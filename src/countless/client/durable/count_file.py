@@ -3,13 +3,12 @@
 The file is an array of 8-byte words in the byte order of the machine, in chunks of 64 KiB (`word_file.py`):
 
     header     magic, version, generation, incarnation 0, incarnation 1, name word, name of the site
-    records    one per counter (`record.py`), label of a family (`family.py`), or budget (`budget_record.py`): a name
-               word, numbers, the name
+    records    one per counter (`record.py`), family and label (`family.py`), shard, or budget (`budget_record.py`): a
+               name word, numbers, the name
 
-A name word is the length of the name and its CRC-32, a bit that says whether it is a budget, one that says whether it
-is of a family, and one that says whether the record is free: it can be used again, for a name that takes as many words.
-It is written last: from then on the record exists. No record crosses the end of a chunk, and a name word of zero ends
-the records of a chunk. A file of another version is refused.
+The name word (`record_names.py`) is written last: from then on the record exists. A record that is free can be used
+again, for a name that takes as many words. No record crosses the end of a chunk, and a name word of zero ends the
+records of a chunk. A file of another version is refused.
 
 A new incarnation of the same counters is prepared in the slots that are not active, 0 or 1, of the incarnation and of
 every record; then `generation`, whose last bit is the active slot, is incremented: one store.
@@ -25,23 +24,30 @@ from typing import Self
 
 from countless.client.durable.budget_record import NAME_OFFSET as BUDGET_NAME_OFFSET
 from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord, boot_word
-from countless.client.durable.name_words import (
-    IS_BUDGET,
-    IS_FAMILY,
-    IS_FREE,
+from countless.client.durable.record import MAX_COUNT, NAME_OFFSET, CounterRecord
+from countless.client.durable.record_names import (
+    N,
+    RecordName,
+    ShardName,
+    freed,
+    is_budget,
+    is_free,
+    raw_name,
     read_name,
     read_text,
     words_for,
     words_of_name,
+    write_budget,
     write_name,
+    write_text,
 )
-from countless.client.durable.record import MAX_COUNT, NAME_OFFSET, CounterRecord
 from countless.client.durable.word_file import CHUNK_WORDS, StateError, WordFile
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
+from countless.wire.keys import Key
 
 SUFFIX = ".counts"
-VERSION = 5
+VERSION = 6
 _MAGIC = int.from_bytes(b"countles", "little")
 _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
 
@@ -53,12 +59,9 @@ class CountFile:
 
     def __init__(self, file: WordFile) -> None:
         self.slot = 0
-        self.records: dict[str, CounterRecord] = {}
         self.budgets: list[BudgetRecord] = []
-        self.families: dict[str, CounterRecord] = {}  # of families and their labels: `family.py` has the names
-        self._shards: dict[int, CounterRecord] = {}  # with an incarnation of their own: the base is its number
-        self._free_records: dict[int, list[CounterRecord]] = {}  # by the words of their names
-        self._free_families: dict[int, list[CounterRecord]] = {}  # likewise
+        self._records: dict[RecordName, CounterRecord] = {}  # of a shard, the base is the number of its incarnation
+        self._free: dict[tuple[type[RecordName], int], list[CounterRecord]] = {}  # by the words of their names
         self._free_budgets: dict[int, list[BudgetRecord]] = {}  # likewise
         self._file = file
         self.boot = UNKNOWN_BOOT if file.path is None else boot_word(file.descriptor)
@@ -107,59 +110,46 @@ class CountFile:
     @property
     def site_id(self) -> SiteId:
         head = self._head
-        return SiteId(read_name(head, _SITE, _SITE + 1) or "", head[_INCARNATION + self.slot])
+        return SiteId(read_text(head, _SITE, _SITE + 1) or "", head[_INCARNATION + self.slot])
 
     @property
     def incarnations(self) -> dict[int, int]:
         """By shard, where it is not that of `site_id`."""
-        return {shard: record.base for shard, record in self._shards.items()}
+        return {name.shard: record.base for name, record in self.records(ShardName).items()}
 
-    def allocate(self, name: str) -> CounterRecord:
-        """A record for a new counter: in memory only, with a warning, if there is no room on the disk."""
-        raw = name.encode()
-        free = self._free_records.get(words_for(raw))
+    def records(self, kind: type[N]) -> dict[N, CounterRecord]:
+        """With names of this type."""
+        return {name: record for name, record in self._records.items() if isinstance(name, kind)}
+
+    def allocate(self, name: RecordName) -> CounterRecord:
+        """A record for a new counter, family or label: in memory only, with a warning, if the disk has no room."""
+        raw = raw_name(name)
+        free = self._free.get((type(name), words_for(raw)))
         if free:
             used = free.pop()
             record = CounterRecord(self, used.words, used.at)
-            record.begin()
+            if isinstance(name, Key):
+                record.begin()
+            else:
+                record.clear()
         else:
-            record = CounterRecord(self, *self._reserve("counter", name, NAME_OFFSET))
-        name_word = write_name(record.words, record.at + NAME_OFFSET, raw)
-        if name not in self.records:
+            record = CounterRecord(self, *self._reserve(name, raw, NAME_OFFSET))
+        name_word = write_name(record.words, record.at + NAME_OFFSET, name)
+        if name not in self._records:
             record.words[record.at] = name_word
-            self.records[name] = record
+            self._records[name] = record
         else:  # a signal handler has allocated it in between
-            self._free_record(record, name_word)
-        return self.records[name]
+            self._free_record(type(name), record, name_word)
+        return self._records[name]
 
-    def allocate_family(self, name: str) -> CounterRecord:
-        """As `allocate`, for a family or one of its labels."""
-        raw = name.encode()
-        free = self._free_families.get(words_for(raw))
-        if free:
-            used = free.pop()
-            record = CounterRecord(self, used.words, used.at)
-            record.clear()
-        else:
-            record = CounterRecord(self, *self._reserve("family", name, NAME_OFFSET))
-        record.words[record.at] = write_name(record.words, record.at + NAME_OFFSET, raw) | IS_FAMILY
-        self.families[name] = record
-        return record
+    def free(self, name: RecordName) -> None:
+        """Everything that was counted in it is delivered."""
+        record = self._records.pop(name)
+        self._free_record(type(name), record, record.words[record.at])
 
-    def free_family(self, name: str) -> None:
-        """As `free`, for a family or one of its labels."""
-        record = self.families.pop(name)
-        record.words[record.at] |= IS_FREE
-        self._free_families.setdefault(words_for(name.encode()), []).append(record)
-
-    def free(self, name: str) -> None:
-        """The counter is closed, and its count delivered."""
-        record = self.records.pop(name)
-        self._free_record(record, record.words[record.at])
-
-    def _free_record(self, record: CounterRecord, name_word: int) -> None:
-        record.words[record.at] = name_word | IS_FREE
-        self._free_records.setdefault(words_of_name(name_word), []).append(record)
+    def _free_record(self, kind: type[RecordName], record: CounterRecord, name_word: int) -> None:
+        record.words[record.at] = freed(name_word)
+        self._free.setdefault((kind, words_of_name(name_word)), []).append(record)
 
     def allocate_budget(self, budget: BudgetId, incarnation: int) -> BudgetRecord:
         """As `allocate`, for one period of a budget. A record that is free is used again."""
@@ -169,9 +159,9 @@ class CountFile:
             record = free.pop()
             record.name = budget.name
         else:
-            record = BudgetRecord(budget.name, *self._reserve("budget", budget.name, BUDGET_NAME_OFFSET))
+            record = BudgetRecord(budget.name, *self._reserve(budget, raw, BUDGET_NAME_OFFSET))
             self.budgets.append(record)
-        record.words[record.at] = write_name(record.words, record.at + BUDGET_NAME_OFFSET, raw) | IS_BUDGET
+        record.words[record.at] = write_budget(record.words, record.at + BUDGET_NAME_OFFSET, raw)
         record.begin(budget.period, incarnation, self.boot)
         return record
 
@@ -179,9 +169,9 @@ class CountFile:
         record.free()
         self._free_budgets.setdefault(words_for(record.name.encode()), []).append(record)
 
-    def _reserve(self, kind: str, name: str, name_offset: int) -> tuple[memoryview, int]:
+    def _reserve(self, name: RecordName | BudgetId, raw: bytes, name_offset: int) -> tuple[memoryview, int]:
         """Words for a new record, and the index of the first."""
-        return self._file.reserve(f"{kind} {name!r}", name_offset + words_for(name.encode()))
+        return self._file.reserve(repr(name), name_offset + words_for(raw))
 
     @contextmanager
     def new_incarnation(self, incarnation: int, shard: int | None = None) -> Iterator[None]:
@@ -190,8 +180,8 @@ class CountFile:
         """
         head, of_shard = self._head, None
         if shard is not None:
-            of_shard = self._shards.get(shard) or self._allocate_shard(shard)
-            for record in (*self.records.values(), *self.families.values(), *self._shards.values()):
+            of_shard = self._records.get(ShardName(shard)) or self._allocate_shard(shard)
+            for record in [*self._records.values()]:
                 record.copy_slot()
         former = head[_INCARNATION + self.slot]
         self.slot ^= 1
@@ -203,11 +193,11 @@ class CountFile:
 
     def _allocate_shard(self, shard: int) -> CounterRecord:
         """Until the next generation its incarnation is that of the file."""
-        name = f"\n{shard}"
-        record = CounterRecord(self, *self._reserve("shard", name, NAME_OFFSET))
+        name = ShardName(shard)
+        record = CounterRecord(self, *self._reserve(name, raw_name(name), NAME_OFFSET))
         record.rebase(self.site_id.incarnation)
-        record.words[record.at] = write_name(record.words, record.at + NAME_OFFSET, name.encode()) | IS_FAMILY
-        self._shards[shard] = record
+        record.words[record.at] = write_name(record.words, record.at + NAME_OFFSET, name)
+        self._records[name] = record
         return record
 
     def release(self) -> None:
@@ -221,7 +211,7 @@ class CountFile:
     def _write_header(self, site_id: SiteId) -> None:
         head, raw = self._head, str(site_id.site).encode()
         head[_VERSION], head[_INCARNATION] = VERSION, site_id.incarnation
-        head[_SITE] = write_name(head, _SITE + 1, raw)
+        head[_SITE] = write_text(head, _SITE + 1, raw)
         head[0] = _MAGIC
         self._file.used = _SITE + 1 + words_for(raw)
 
@@ -235,9 +225,11 @@ class CountFile:
             formats = f"format {head[_VERSION]}, not {VERSION}"
             raise StateError(f"{self.path} was written by {age} Countless ({formats}): run that version to deliver it")
         self.slot = head[_GENERATION] & 1
-        site = self._require(read_name(head, _SITE, _SITE + 1), "the site's name")
+        site = read_text(head, _SITE, _SITE + 1)
+        if site is None:
+            raise self._damaged("the site's name")
         if head[_INCARNATION + self.slot] >= MAX_COUNT:
-            self._require(None, "the incarnation")
+            raise self._damaged("the incarnation")
         at = _SITE + 1 + words_for(site.encode())
         for words in chunks:
             while at < CHUNK_WORDS and words[at]:
@@ -247,33 +239,25 @@ class CountFile:
 
     def _read_record(self, words: memoryview, at: int) -> int:
         """The index of the next one."""
-        is_budget = bool(words[at] & IS_BUDGET)
-        name_at = at + (BUDGET_NAME_OFFSET if is_budget else NAME_OFFSET)
-        what = f"record {len(self.records) + len(self.budgets) + len(self.families) + 1}"
+        of_budget = is_budget(words[at])
+        name_at = at + (BUDGET_NAME_OFFSET if of_budget else NAME_OFFSET)
+        what = f"record {len(self._records) + len(self.budgets) + 1}"
         if name_at > CHUNK_WORDS:
-            self._require(None, what)
-        if words[at] & IS_FREE:
-            return name_at + words_of_name(words[at])
-        if words[at] & IS_FAMILY and not is_budget:
-            key = self._require(read_text(words, at, name_at), what)
-            if key.startswith("\n"):
-                shard = self._require(key[1:] if key[1:].isdecimal() else None, what)
-                self._shards[int(shard)] = CounterRecord(self, words, at)
-            else:
-                self.families[key] = CounterRecord(self, words, at)
-            return name_at + words_for(key.encode())
-        name = read_name(words, at, name_at)
-        if is_budget and (name is not None or not BudgetRecord("", words, at).incarnation):
+            raise self._damaged(what)
+        if of_budget:
+            budget = read_text(words, at, name_at)
+            if budget is None and BudgetRecord("", words, at).incarnation:
+                raise self._damaged(what)
             # Without a name it is free, and was getting another name of as many words.
-            self.budgets.append(BudgetRecord(name or "", words, at))
-            return name_at + words_of_name(words[at])
-        name = self._require(name, what)
-        self.records[name] = record = CounterRecord(self, words, at)
-        if record.count < 0:
-            self._require(None, f"the count of {name!r}")
-        return name_at + words_for(name.encode())
+            self.budgets.append(BudgetRecord(budget or "", words, at))
+        elif not is_free(words[at]):
+            name = read_name(words, at, name_at)
+            if name is None:
+                raise self._damaged(what)
+            self._records[name] = record = CounterRecord(self, words, at)
+            if isinstance(name, Key) and record.count < 0:
+                raise self._damaged(f"the count of {str(name)!r}")
+        return name_at + words_of_name(words[at])
 
-    def _require(self, text: str | None, what: str) -> str:
-        if text is None:
-            raise StateError(f"{self.path} is damaged: {what} is invalid")
-        return text
+    def _damaged(self, what: str) -> StateError:
+        return StateError(f"{self.path} is damaged: {what} is invalid")

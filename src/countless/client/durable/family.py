@@ -1,8 +1,5 @@
 """Families in the file of counts: a record for each label, and one for the family, which has its rule in its name.
 
-    family    requests\\nlabels\\n0.01\\n0.0
-    label     requests\\n{tenant="acme"}
-
 The total of a family is the sum of its labels less the base of the family's record, which is 0 in the first
 incarnation. So an event is one store: a process that is killed leaves a label and the total as they were before it, or
 after it.
@@ -12,10 +9,11 @@ from collections.abc import Mapping
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
+from countless.client.durable.record_names import FamilyName, LabelName
 from countless.client.durable.word_file import StateError
 from countless.core.family.rule import FamilyRule
-from countless.errors import CountlessError
-from countless.wire.keys import FAMILY, Key, key_of
+from countless.errors import InvalidParameter
+from countless.wire.keys import Key
 
 
 class FamilyRecords:
@@ -24,7 +22,7 @@ class FamilyRecords:
     def __init__(self, key: Key, rule: FamilyRule, file: CountFile) -> None:
         self.key = key
         self.rule = rule
-        self._text = _text(str(key), rule.kind, repr(rule.epsilon), repr(rule.accuracy))
+        self._name = FamilyName(key, rule.kind, rule.epsilon, rule.accuracy)
         self._file = file
         self._labels: dict[str, CounterRecord] = {}
         self._family: CounterRecord | None = None
@@ -33,16 +31,16 @@ class FamilyRecords:
         record = self._labels.get(label)
         if record is None:
             if self._family is None:
-                self._family = self._file.allocate_family(self._text)
-            record = self._labels[label] = self._file.allocate_family(_text(str(self.key), label))
+                self._family = self._file.allocate(self._name)
+            record = self._labels[label] = self._file.allocate(LabelName(self.key, label))
         record.add(n)
 
     def free(self) -> None:
         """Everything is delivered. The family comes last: no label is there without it."""
         for label in self._labels:
-            self._file.free_family(_text(str(self.key), label))
+            self._file.free(LabelName(self.key, label))
         if self._family is not None:
-            self._file.free_family(self._text)
+            self._file.free(self._name)
         self._labels, self._family = {}, None
 
     def load(self, family: CounterRecord, labels: Mapping[str, CounterRecord]) -> None:
@@ -71,32 +69,17 @@ class FamilyRecords:
 
 def orphaned_families(file: CountFile) -> list[FamilyRecords]:
     """What a process that ended has left. Raises StateError if a label has no family, or a rule is not valid."""
-    families: dict[str, tuple[FamilyRecords, CounterRecord]] = {}
-    labels: dict[str, dict[str, CounterRecord]] = {}
-    try:
-        for text, record in file.families.items():
-            family, *rest = _fields(text)
-            if len(rest) == 1:
-                labels.setdefault(family, {})[rest[0]] = record
-            else:
-                kind, epsilon, accuracy = rest
-                rule = FamilyRule(kind, float(epsilon), float(accuracy))
-                families[family] = FamilyRecords(key_of(FAMILY, family), rule, file), record
-    except (ValueError, CountlessError) as error:
-        raise StateError(f"{file.path} is damaged: a family is invalid: {error}") from None
-    if labels.keys() - families.keys():
+    families: dict[Key, FamilyRecords] = {}
+    labels: dict[Key, dict[str, CounterRecord]] = {}
+    for label, record in file.records(LabelName).items():
+        labels.setdefault(label.family, {})[label.label] = record
+    for name, record in file.records(FamilyName).items():
+        try:
+            records = FamilyRecords(name.key, FamilyRule(name.kind, name.epsilon, name.accuracy), file)
+        except InvalidParameter as error:
+            raise StateError(f"{file.path} is damaged: a family is invalid: {error}") from None
+        records.load(record, labels.pop(name.key, {}))
+        families[name.key] = records
+    if labels:
         raise StateError(f"{file.path} is damaged: a label has no family")
-    for family, (records, record) in families.items():
-        records.load(record, labels.get(family, {}))
-    return [records for records, _ in families.values()]
-
-
-# The text of a record has one field in each line: neither names nor labels have line feeds.
-
-
-def _text(*fields: str) -> str:
-    return "\n".join(fields)
-
-
-def _fields(text: str) -> list[str]:
-    return text.split("\n")
+    return [*families.values()]

@@ -34,8 +34,8 @@ from countless.clock import Clock, steady_clock
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
-from countless.errors import CounterRefused, ProtocolError
-from countless.wire.keys import COUNTER, Key, key_of
+from countless.errors import CounterRefused
+from countless.wire.keys import Key
 
 log = logging.getLogger("countless")
 
@@ -221,10 +221,6 @@ class OrphanRecovery:
 
 def _members_in(file: CountFile) -> list[AnyMember]:
     """They have only to leave. Families send everything in the file, which is merged by maximum."""
-    try:
-        keys = {key_of(COUNTER, text): record for text, record in file.records.items()}
-    except ProtocolError as error:
-        raise StateError(f"{file.path} is damaged: {error}") from None
     families = [
         LocalFamily(
             key=each.key,
@@ -238,7 +234,7 @@ def _members_in(file: CountFile) -> list[AnyMember]:
         )
         for each in orphaned_families(file)
     ]
-    counters = [CounterMember(key, OrphanedCounter(key, record)) for key, record in keys.items()]
+    counters = [CounterMember(key, OrphanedCounter(key, record)) for key, record in file.records(Key).items()]
     return [*counters, *map(FamilyMember, families)]
 
 

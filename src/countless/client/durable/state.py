@@ -121,11 +121,11 @@ class DurableState:
             self._recovery.start()
 
     def counter(self, key: Key, site: Site, lock: RLock, deliver: Deliver) -> LocalCounter:
-        return DurableCounter(site, lock, deliver, self._file.allocate(str(key)))
+        return DurableCounter(site, lock, deliver, self._file.allocate(key))
 
     def remove_counter(self, key: Key) -> None:
         """It is closed, and its count delivered."""
-        self._file.free(str(key))
+        self._file.free(key)
 
     def budget(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
         return DurableBudget(budget, site_id.incarnation, self._file)
@@ -143,7 +143,7 @@ class DurableState:
             self._file = self.files.in_memory(site_id)
         for key, counter in counters.items():
             if isinstance(counter, DurableCounter):
-                counter.bind(self._file.allocate(str(key)))
+                counter.bind(self._file.allocate(key))
 
     def leave_to_parent(self) -> None:
         """In a child: the file and its lock are the parent's, and so is what it recovers."""
