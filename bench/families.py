@@ -23,7 +23,7 @@ from countless.inprocess.distribution import Distribution
 from countless.inprocess.family import Family
 from countless.inprocess.tracker import Tracker
 from countless.planning.families import most_messages
-from countless.server.sessions.families.family import FamilyFields, MemberFields
+from countless.server.kinds.family import FamilyFields, MemberFields
 from countless.server.storage.rows import Changes, KeyRows, alone, row_of
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.keys import FAMILY, Key

@@ -12,10 +12,10 @@ from time import process_time
 from bench import figures
 from countless.core.windows.rule import WindowRule
 from countless.server.connection import Connection
-from countless.server.sessions.counter import CounterFields
-from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows.windowed_counter import WindowedCounter, WindowFields
+from countless.server.kinds.counter import CounterFields
+from countless.server.kinds.windowed_counter import WindowedCounter, WindowFields
 from countless.server.settings import Config, Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.rows import Changes, Rows, alone
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import VERSION, DownItem, Hello, Join, Leave

@@ -19,9 +19,9 @@ from countless.server.cluster.router import POLL, answer_in, answers_after, poll
 from countless.server.cluster.surroundings import Surroundings
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.api.openapi import routes_of
-from countless.server.sessions.planner import Planner
-from countless.server.sessions.site_server import SiteServer
+from countless.server.kinds.planner import Planner
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.wire.frames import decode_down
 from countless.wire.keys import BUDGET, Key
 from countless.wire.nats_subjects import DataFrame, decode_downlink, shard_of

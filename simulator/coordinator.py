@@ -12,11 +12,11 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.random_source import RandomSource
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.answers.sums import answer_changes
-from countless.server.sessions.planner import Planner
+from countless.server.kinds.planner import Planner
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.server.tuning import Tuning
 from countless.wire.frames import DownItem, Hello, decode_up

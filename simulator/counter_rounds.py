@@ -10,7 +10,7 @@ from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.site_states import CURRENT, DEPARTED
 from countless.errors import InvariantBroken
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from simulator.process import Process
 
 

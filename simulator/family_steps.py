@@ -6,7 +6,7 @@ Except of a site that another process has delivered, from a copy of its state_di
 from collections.abc import Iterable
 
 from countless.errors import InvariantBroken
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from simulator.process import Process
 from simulator.truth import families_of
 

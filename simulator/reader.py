@@ -12,7 +12,7 @@ from countless.errors import InvariantBroken
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.sums import find_parts, summed
 from countless.server.http.api.schemas import PublicAnswer
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from simulator.transcript import Transcript
 from simulator.truth import Truth
 

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from countless.core.messages import SiteId
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from simulator.truth import Label, families_of, known_counts, known_labels
 
 

@@ -25,10 +25,10 @@ from countless.core.answer import State
 from countless.core.family.messages import OVERFLOW
 from countless.core.family.rule import LABELS
 from countless.errors import InvariantBroken
-from countless.server.sessions.families.family import ServedFamily
-from countless.server.sessions.families.windowed_family import WindowedFamily
-from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
+from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.site_server import SiteServer
 from countless.wire.keys import COUNTER, key_of
 
 Label = tuple[str, str]  # a family, or a window of one, and a label of it
@@ -115,7 +115,7 @@ class Truth:
             for each in family.kept.values() if isinstance(family, WindowedFamily) else [family]:
                 self._check_family(each.name, each)
 
-    def _check_family(self, name: str, family: ServedFamily) -> None:
+    def _check_family(self, name: str, family: TrackedFamily) -> None:
         known, epsilon = family.published, family.rule.epsilon
         _require(known.state in (State.EXACT, State.HOLDING), f"{name} is not quiet: {known.state}")
         family.coordinator.check()
@@ -130,7 +130,7 @@ class Truth:
         if not lost and events:
             self._check_largest(family, Counter({label: n for (each, label), n in self.labels.items() if each == name}))
 
-    def _check_largest(self, family: ServedFamily, labels: Counter[str]) -> None:
+    def _check_largest(self, family: TrackedFamily, labels: Counter[str]) -> None:
         """The top has every label with the share, and none far below it; quantiles are inside their bounds."""
         if family.rule.kind == LABELS:
             for share in (family.rule.epsilon, 0.5):
@@ -141,7 +141,7 @@ class Truth:
             exact = family.rule.buckets.middle(values[max(1, ceil(Fraction(repr(found.q)) * len(values))) - 1])
             _require(found.lower <= exact <= found.upper, f"{found} of {family.name}, in truth {exact}")
 
-    def _check_top(self, family: ServedFamily, labels: Counter[str], share: float) -> None:
+    def _check_top(self, family: TrackedFamily, labels: Counter[str], share: float) -> None:
         listed, total = {each.label or "" for each in family.top(share).labels}, labels.total()
         missing = {label for label, n in labels.items() if label and n >= share * total} - listed
         _require(not missing, f"{missing} are not in the top of {family.name}")
@@ -178,7 +178,7 @@ def _of_all_windows(labels: Counter[Label]) -> Counter[Label]:
     return total
 
 
-def families_of(server: SiteServer) -> list[ServedFamily]:
+def families_of(server: SiteServer) -> list[TrackedFamily]:
     """Families without windows, and windows that are kept."""
     found = server.families.by_name.values()
     plain = [family for family in found if not isinstance(family, WindowedFamily)]

@@ -8,8 +8,8 @@ from starlette.datastructures import State
 
 from countless.server.http.monitoring.metrics import ServerCollector
 from countless.server.http.monitoring.process_metrics import process_metrics
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.timings import Timings
 

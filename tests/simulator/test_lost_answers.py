@@ -7,9 +7,9 @@ import pytest
 from countless.core.messages import SiteId, Snapshot
 from countless.errors import InvariantBroken
 from countless.server.connection import Connection
-from countless.server.sessions.owed import Owed
+from countless.server.sessions.awaited_answers import AwaitedAnswers
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.wire.families import FamilySync
 from countless.wire.frames import UpItem
 from simulator.trial import Trial
@@ -62,6 +62,6 @@ def test_without_the_deadline_some_seed_finds_an_answer_that_stays_learning(
     profile: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lose_answers(monkeypatch)
-    monkeypatch.setattr(Owed, "is_late", lambda *args: False)
+    monkeypatch.setattr(AwaitedAnswers, "is_late", lambda *args: False)
     with pytest.raises(InvariantBroken, match="not quiet"):
         run_seeds(profile, 20)

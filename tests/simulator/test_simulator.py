@@ -27,10 +27,10 @@ from countless.core.periods.site import SitePeriods
 from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SystemRandom
 from countless.schemes.sampled import Sampled
-from countless.server.sessions import site_server
-from countless.server.sessions.families.family import ServedFamily
-from countless.server.sessions.lifecycle import SessionLifecycle
-from countless.server.sessions.site_server import SiteServer
+from countless.server import site_server
+from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.lifecycle import SessionLifecycle
+from countless.server.site_server import SiteServer
 from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import Publish, Rows
@@ -234,14 +234,14 @@ def forgets_labels_of_a_retired_incarnation(patch: pytest.MonkeyPatch) -> None:
 
 
 def shows_labels_before_they_are_saved(patch: pytest.MonkeyPatch) -> None:
-    original = ServedFamily.take
+    original = TrackedFamily.take
 
-    def take(self: ServedFamily, rows: Rows) -> Publish:
+    def take(self: TrackedFamily, rows: Rows) -> Publish:
         publish = original(self, rows)
         publish()
         return publish
 
-    patch.setattr(ServedFamily, "take", take)
+    patch.setattr(TrackedFamily, "take", take)
 
 
 def forgets_steps_of_families_at_a_restart(patch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def forgets_labels_of_windows_that_are_not_kept(patch: pytest.MonkeyPatch) -> No
 
 
 def drops_labels_of_a_window_and_saves_it_later(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ServedFamily, "mark_labels", lambda *_: None)
+    patch.setattr(TrackedFamily, "mark_labels", lambda *_: None)
 
 
 # With a seed that finds it today. If the runs change, others are tried.

@@ -8,7 +8,7 @@ from countless.client.session.protocol import SiteSession
 from countless.core.budget.messages import Grant, Recall
 from countless.server.connection import Connection
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.wire.frames import BudgetDownItem, Inherited, UpItem
 
 

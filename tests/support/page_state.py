@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from countless.core.messages import SiteId
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import STATE_FILE, Config
 from countless.server.storage.sqlite_store import SqliteStore
 from support.saved import counter_changes

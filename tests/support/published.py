@@ -5,7 +5,7 @@ from typing import Any
 
 from countless.core.answer import Answer, State
 from countless.server.http.history.history import History, Recorder
-from countless.server.sessions.counter import Traffic
+from countless.server.sessions.kind import MessageCount
 
 ALPHA = 0.05
 
@@ -15,7 +15,7 @@ class Published:
 
     def __init__(self, began: float, name: str = "hits", new: bool = True) -> None:
         self.name = name
-        self.traffic = Traffic(0, new, began)
+        self.traffic = MessageCount(0, new, began)
         self.coordinator = SimpleNamespace(phase=None)
         self.publish(0)
 

@@ -6,8 +6,8 @@ from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.ledger import Entry
 from countless.core.messages import Outbox
 from countless.core.rounds import Rounds
-from countless.server.sessions.budgets.restore import BudgetRestore
-from countless.server.sessions.lifecycle import SessionLifecycle
+from countless.server.kinds.budget_restore import BudgetRestore
+from countless.server.kinds.lifecycle import SessionLifecycle
 from countless.server.settings import Settings
 
 

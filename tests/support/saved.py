@@ -6,10 +6,10 @@ from pathlib import Path
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.sessions.budgets.periods import SavedBudget
-from countless.server.sessions.counter import CounterFields, config_of, state_of
-from countless.server.sessions.families.family import SavedFamily
-from countless.server.sessions.windows.windowed_counter import WindowFields
+from countless.server.kinds.budget_periods import SavedBudget
+from countless.server.kinds.counter import CounterFields, config_of, state_of
+from countless.server.kinds.family import SavedFamily
+from countless.server.kinds.windowed_counter import WindowFields
 from countless.server.settings import Config
 from countless.server.storage.rows import Changes, KeyRows, StateStore, alone, row_of, value_of
 from countless.wire.keys import BUDGET, COUNTER, FAMILY, key_of

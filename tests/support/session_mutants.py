@@ -8,10 +8,10 @@ from countless.client.session.known import Known
 from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
-from countless.server.sessions.budgets.budgets import Budgets
-from countless.server.sessions.lifecycle import SessionLifecycle
+from countless.server.kinds.budgets import Budgets
+from countless.server.kinds.lifecycle import SessionLifecycle
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import BudgetLeave, IncarnationExpired, UpItem
 

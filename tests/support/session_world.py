@@ -13,8 +13,8 @@ from countless.client.session.protocol import SiteSession
 from countless.core.calendar import Calendar
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import StateStore
 from countless.wire.frames import Hello, decode_up, encode_frames

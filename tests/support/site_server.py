@@ -7,8 +7,8 @@ from time import time
 from typing import Any
 
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import StateStore
 from countless.server.tuning import TUNING, Tuning

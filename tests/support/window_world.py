@@ -17,8 +17,8 @@ from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import Window, WindowState
 from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SeededRandom
+from countless.server.kinds.windowed_counter import WindowedCounter
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (

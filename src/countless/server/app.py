@@ -22,8 +22,8 @@ from countless.server.http.access.auth import Access
 from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
 from countless.server.http.application import coordinator_app, set_state
 from countless.server.http.history.history import Recorder
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.backup import end_restore, is_copy
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore

@@ -20,8 +20,8 @@ from countless.randomness import SeededRandom
 from countless.server.cluster.broker import LOG_STREAM, open_log
 from countless.server.cluster.log_store import Fenced, LogStore
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.wire.frames import VERSION, Hello
 from support.site_server import FakeConnection
 

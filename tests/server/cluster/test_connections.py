@@ -13,7 +13,7 @@ from countless.client.transport.nats_transport import NatsStream
 from countless.core.messages import StartRound
 from countless.core.triggers import GeometricGrowth, OffsetMultiple
 from countless.server.cluster.connections import NatsConnections
-from countless.server.sessions.frame_reader import ITEMS_PER_SLICE, MAX_SHORT_BYTES
+from countless.server.frame_reader import ITEMS_PER_SLICE, MAX_SHORT_BYTES
 from countless.server.storage.rows import StateStore
 from countless.wire.frames import (
     MAX_FRAME_BYTES,

@@ -17,8 +17,8 @@ from countless.server.cluster import log_store
 from countless.server.cluster.broker import LOG_STREAM, open_log
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced, LogStore
 from countless.server.cluster.records import Record
-from countless.server.sessions.budgets.periods import BudgetFields, PeriodFields, SavedBudget, SavedPeriod
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.budget_periods import BudgetFields, PeriodFields, SavedBudget, SavedPeriod
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import Config
 from countless.server.storage.base import StoreError
 from countless.server.storage.rows import Changes, Dropped, Rows, Tombstone, What, alone, row_of

@@ -17,9 +17,9 @@ from countless.server.cluster.member import Member
 from countless.server.cluster.router import SHARD_OPERATIONS
 from countless.server.http.application import shard_app
 from countless.server.http.history.history import Recorder
-from countless.server.sessions.counter import CounterFields
-from countless.server.sessions.site_server import SiteServer
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import Config, Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from support.saved import counter_changes
 from support.service import TIMEOUT_S

@@ -17,8 +17,8 @@ from countless.server.http.access.auth import Grant
 from countless.server.http.application import member_app, shard_app
 from countless.server.http.history.history import Recorder
 from countless.server.sessions.shares import Shares
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Config
+from countless.server.site_server import SiteServer
 from countless.wire.frames import Join
 from countless.wire.keys import BUDGET, COUNTER, Key
 from countless.wire.nats_subjects import shard_of

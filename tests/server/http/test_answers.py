@@ -27,8 +27,8 @@ from countless.server.http.answers.published import (
 from countless.server.http.answers.sums import answer_changes
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.shares import Shares
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Config
+from countless.server.site_server import SiteServer
 from countless.server.storage.save_health import SaveHealth
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token

@@ -22,8 +22,8 @@ from countless.server.http.answers.windows import window_list
 from countless.server.http.history.family_parts import family_parts
 from countless.server.http.history.history import Recorder
 from countless.server.http.monitoring.metrics import ServerCollector
-from countless.server.sessions.families.family import FamilyFields, SavedFamily, ServedFamily
-from countless.server.sessions.families.windowed_family import WindowedFamily
+from countless.server.kinds.family import FamilyFields, SavedFamily, TrackedFamily
+from countless.server.kinds.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 from countless.wire.families import (
@@ -241,7 +241,7 @@ def test_family_with_windows_is_created_read_and_deleted_over_http(tmp_path: Pat
 
 def test_share_that_too_many_labels_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rule, counts = FamilyRule(LABELS, 0.01), {"a": 40, "b": 30, "c": 20, "d": 10, "": 5}
-    family = ServedFamily(
+    family = TrackedFamily(
         Key(FAMILY, "pages"), rule, SavedFamily(FamilyFields(rule, 0, Steps(0, 0), 1, 105, 0), counts, {})
     )
     monkeypatch.setattr(families, "MAX_TOP_LABELS", 3)

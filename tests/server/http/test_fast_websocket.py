@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
 from countless.errors import LimitReached
+from countless.server.frame_reader import MAX_SHORT_BYTES
 from countless.server.http.sockets.fast_websocket import (
     CONNECTION_BYTES,
     MAX_FRAGMENTS,
@@ -21,7 +22,6 @@ from countless.server.http.sockets.fast_websocket import (
     frame_extent,
 )
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
-from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
 from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
 from support.waiting import eventually

@@ -10,8 +10,8 @@ from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
 from countless.server.http.monitoring.metrics import ROWS_PER_SLICE, exposition
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Config
+from countless.server.site_server import SiteServer
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import VERSION, Hello, Inherited, Join, Leave
 from support.site_server import site_server

@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from countless.errors import InvariantBroken
 from countless.server.app import build_app
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import STATE_FILE, Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.token_file import SCOPES

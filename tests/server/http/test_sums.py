@@ -19,8 +19,8 @@ from countless.server.http.answers.sums import answer_changes, parts_of, reading
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.history.history import Recorder
 from countless.server.http.page.counter_view import CounterView
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.tuning import Tuning
 from countless.wire.frames import VERSION, Hello, Join, decode_down, encode_frames
 from support.site_server import site_server

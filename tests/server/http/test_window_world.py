@@ -16,7 +16,7 @@ from countless.core.windows.rule import WindowRule
 from countless.randomness import SeededRandom
 from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
 from countless.server.http.history.history import Recorder
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
+from countless.server.kinds.windowed_counter import WindowedCounter
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import Join, Leave

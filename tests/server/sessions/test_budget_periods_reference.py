@@ -16,7 +16,7 @@ from countless.client.session import protocol
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId, DownMessage
 from countless.core.periods.site import SitePeriods
-from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.kinds.budget_periods import BudgetPeriods
 from countless.server.storage import commit
 from support.period_world import play
 

@@ -11,7 +11,7 @@ from countless.core.budget.messages import Ask, BudgetId, Grant, Recall
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState
 from countless.core.calendar import Calendar
-from countless.server.sessions.budgets.budgets import Budgets
+from countless.server.kinds.budgets import Budgets
 from countless.server.storage import commit
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, DownItem, SetBudgetRule, UpItem

@@ -6,8 +6,8 @@ from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Reca
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState, SavedSite
 from countless.errors import InvalidParameter, ProtocolError
-from countless.server.sessions.budgets import losses as budget_losses
-from countless.server.sessions.budgets.periods import MAX_ENDED, MAX_OPEN_PERIODS
+from countless.server.kinds import lost_holders
+from countless.server.kinds.budget_periods import MAX_ENDED, MAX_OPEN_PERIODS
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (
     VERSION,
@@ -230,7 +230,7 @@ async def test_incarnation_that_is_connected_is_not_handed_in_by_another() -> No
 
 @pytest.mark.slow
 async def test_incarnations_that_were_given_up_are_remembered_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget_losses, "MAX_GIVEN_UP", 3)
+    monkeypatch.setattr(lost_holders, "MAX_GIVEN_UP", 3)
     store = MemoryStore()
     async with site_server(store, silent_after=10) as harness:
         create(harness, 1000)

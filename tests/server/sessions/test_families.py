@@ -11,7 +11,7 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.http.answers.sums import answer_changes
-from countless.server.sessions.families.families import MAX_FAMILIES_PER_SITE
+from countless.server.kinds.families import MAX_FAMILIES_PER_SITE
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import (

@@ -10,8 +10,8 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
-from countless.server.sessions.families.windowed_family import WindowedFamily
-from countless.server.sessions.windows.served import MAX_AHEAD
+from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.sessions.periodic import MAX_AHEAD
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import StateStore

@@ -3,7 +3,7 @@
 import asyncio
 
 from countless.core.messages import SiteId
-from countless.server.sessions.frame_reader import FrameReader
+from countless.server.frame_reader import FrameReader
 from countless.server.sessions.session_table import Session
 from countless.wire.frames import VERSION, Hello, Join, encode_frames
 from support.site_server import SiteServerHarness, site_server

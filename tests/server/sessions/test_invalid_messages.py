@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from countless.core.messages import Report, SetTrigger, SiteId, Snapshot, StartRound
 from countless.errors import ProtocolError
-from countless.server.sessions.owed import Owed
+from countless.server.sessions.awaited_answers import AwaitedAnswers
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import VERSION, Hello, HelloAck, Join, Leave, Sync
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -82,7 +82,7 @@ class Scenario:
             elif kind == "time out":
                 honest = server.sessions.get(HONEST)
                 assert honest is not None
-                honest.last_seen, honest.owed = self._harness.time + 26, Owed()
+                honest.last_seen, honest.owed = self._harness.time + 26, AwaitedAnswers()
                 await self._harness.advance(26)
             elif kind == "delete" and name in server.counters:
                 server.delete(name)

@@ -12,8 +12,8 @@ from countless.core.family.site import LABEL_CAP
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.errors import LimitReached, ProtocolError
-from countless.server.sessions.families.label_shares import MEMBER_BYTES, LabelShares, Part, label_bytes
-from countless.server.sessions.families.windowed_family import WindowedFamily
+from countless.server.kinds.label_shares import MEMBER_BYTES, LabelShares, LabelUse, label_bytes
+from countless.server.kinds.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.tuning import TUNING
@@ -65,15 +65,15 @@ def shares(harness: SiteServerHarness) -> LabelShares:
     return harness.server._family_registry.label_shares
 
 
-def recount(harness: SiteServerHarness) -> dict[Part, int]:
-    parts: dict[Part, int] = {}
+def recount(harness: SiteServerHarness) -> dict[LabelUse, int]:
+    parts: dict[LabelUse, int] = {}
     for tracker in harness.server._family_registry.trackers.values():
-        parts[Part(tracker.key)] = label_bytes(tracker.coordinator.known)
+        parts[LabelUse(tracker.key)] = label_bytes(tracker.coordinator.known)
         for site_id, member in tracker.coordinator.members():
-            parts[Part(tracker.key, site_id)] = MEMBER_BYTES + label_bytes(member.counts)
+            parts[LabelUse(tracker.key, site_id)] = MEMBER_BYTES + label_bytes(member.counts)
     for session in harness.server.sessions:
         for key, labels in session.labels.items():
-            parts[Part(key, session.site_id, numbers=True)] = label_bytes(labels[1:])
+            parts[LabelUse(key, session.site_id, numbers=True)] = label_bytes(labels[1:])
     return {part: size for part, size in parts.items() if size}
 
 
@@ -158,7 +158,7 @@ async def test_limit_of_all_holds_for_operators_and_what_was_loaded_belongs_to_t
         await connect(harness, "web")
         assert (
             shares(harness).bytes.used("token 1")
-            == shares(harness).size(Part(Key(FAMILY, "pages"), SiteId("web", 1)))
+            == shares(harness).size(LabelUse(Key(FAMILY, "pages"), SiteId("web", 1)))
             > 0
         )
         assert shares(harness).parts() == recount(harness)

@@ -5,8 +5,8 @@ import pytest
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.errors import InvalidParameter
 from countless.server.http.answers.operator_view import operator_answer
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Config
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import VERSION, Hello, IncarnationRetired, Join, Leave, LeaveAck, Rejoin
 from support.site_server import FakeConnection, site_server

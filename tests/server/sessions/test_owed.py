@@ -10,7 +10,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS
 from countless.core.messages import Snapshot, StartRound
 from countless.randomness import SeededRandom
-from countless.server.sessions.owed import MAX_GROUP_AGE, Owed
+from countless.server.sessions.awaited_answers import MAX_GROUP_AGE, AwaitedAnswers
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
@@ -91,7 +91,7 @@ async def test_site_that_sends_heartbeats_and_no_answer_is_disconnected_and_name
 async def test_without_the_deadline_it_would_be_waited_for_without_end(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Owed, "is_late", lambda *args: False)
+    monkeypatch.setattr(AwaitedAnswers, "is_late", lambda *args: False)
     async with site_server(silent_after=LIMIT) as harness:
         mute, other = await harness.connect("mute"), await harness.connect("other")
         waits = await scene(harness, mute, other)
@@ -199,7 +199,7 @@ class Core:
     """What the core says of one site: the rounds that it has to answer."""
 
     def __init__(self) -> None:
-        self.owed = Owed()
+        self.owed = AwaitedAnswers()
         self.awaited: dict[Key, int] = {}
         self._round = 0
 

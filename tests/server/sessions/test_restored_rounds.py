@@ -11,7 +11,7 @@ from countless.core.messages import DownMessage, SiteId, UpMessage
 from countless.core.site import Site
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SeededRandom
-from countless.server.sessions import counter
+from countless.server.kinds import counter
 from countless.server.sessions.session_table import Session
 from countless.server.storage.backup import back_up, restore
 from countless.server.storage.sqlite_store import SqliteStore

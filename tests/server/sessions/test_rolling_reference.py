@@ -14,7 +14,7 @@ from countless.client.budgets.local_periods import LocalPeriods, NewLocal
 from countless.client.session import protocol
 from countless.core.budget.rolling import PANES, RollingWindow
 from countless.core.messages import SiteId
-from countless.server.sessions.budgets.rolling_units import RollingUnits
+from countless.server.kinds.rolling_units import RollingUnits
 from countless.server.storage import commit
 from support.rolling_world import WINDOW_S, play
 

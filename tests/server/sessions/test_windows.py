@@ -10,8 +10,8 @@ from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import Window, WindowState
 from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
-from countless.server.sessions.windows.served import MAX_AHEAD
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
+from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.sessions.periodic import MAX_AHEAD
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import (

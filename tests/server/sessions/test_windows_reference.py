@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from countless.core.windows.window import WindowState
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.counter import CounterFields
+from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.windows.published import PublishedWindows
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
 from countless.server.storage import commit
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import Publish, Rows, Tombstone, What, alone

@@ -10,7 +10,7 @@ import pytest
 
 from countless.core.messages import SiteId
 from countless.server import app
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import STATE_FILE, Config
 from countless.server.storage import backup
 from countless.server.storage.backup import back_up, check, end_restore, is_copy, restore, tokens_of

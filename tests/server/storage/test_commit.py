@@ -10,8 +10,8 @@ from countless.core.messages import Report, SiteId
 from countless.server.cluster.log_store import Fenced
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.windows import window_answer
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Config, Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.memory_store import MemoryStore

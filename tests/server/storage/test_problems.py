@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from countless.core.messages import SiteId
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import STATE_FILE, Config
 from countless.server.storage import backup, problems
 from countless.server.storage.base import StoreError

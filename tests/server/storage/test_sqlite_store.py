@@ -6,7 +6,7 @@ import pytest
 
 from countless.core.coordinator import PersistentState
 from countless.core.messages import SiteId
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import Config
 from countless.server.storage import journal, sqlite_store
 from countless.server.storage.base import StoreError

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.server.cluster.records import Body, decode_body, split
-from countless.server.sessions.counter import CounterFields
+from countless.server.kinds.counter import CounterFields
 from countless.server.settings import Config
 from countless.server.storage import journal, sqlite_store
 from countless.server.storage.base import StoreError

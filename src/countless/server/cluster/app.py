@@ -15,8 +15,8 @@ from countless.server.http.access.auth import Access
 from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
 from countless.server.http.application import member_app, set_state, shard_app
 from countless.server.http.history.history import Recorder
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.timings import measure_lag
 
 

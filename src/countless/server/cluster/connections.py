@@ -12,8 +12,8 @@ from time import monotonic
 from countless.errors import LimitReached, ProtocolError
 from countless.server.cluster.nats_connection import NatsConnection
 from countless.server.connection import ITEMS_PER_WRITE
-from countless.server.sessions.frame_reader import MAX_SHORT_BYTES
-from countless.server.sessions.site_server import SiteServer
+from countless.server.frame_reader import MAX_SHORT_BYTES
+from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.wire.frames import encode_frames
 from countless.wire.nats_subjects import (

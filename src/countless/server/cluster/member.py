@@ -35,8 +35,8 @@ from countless.server.cluster.log_store import BrokerUnavailable, Fenced
 from countless.server.cluster.shard import Shard
 from countless.server.cluster.surroundings import PRODUCTION, Surroundings
 from countless.server.cluster.tokens import BrokerTokens
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.wire.nats_subjects import DOWNLINK_PREFIX, PROTOCOL_VERSION, SHARDS_SUBJECT
 

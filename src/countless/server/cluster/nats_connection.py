@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable
 
 from countless.errors import LimitReached, ProtocolError
-from countless.server.sessions.frame_reader import FrameReader
+from countless.server.frame_reader import FrameReader
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import Amounts
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.wire.frames import MAX_FRAME_BYTES, DownItem, Hello, UpItem, decode_up
 from countless.wire.nats_subjects import subject_token
 

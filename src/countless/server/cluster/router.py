@@ -24,7 +24,7 @@ from countless.server.http.answers.sums import answer_changes, parts_of, summed
 from countless.server.http.api.openapi import Handler, Operation, error, json
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.wire.keys import BUDGET, COUNTER, Key
 from countless.wire.nats_subjects import shard_of
 

@@ -18,8 +18,8 @@ from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import ForwardHandler
 from countless.server.cluster.surroundings import Surroundings
 from countless.server.cluster.tasks import end_tasks
-from countless.server.sessions.site_server import SiteServer
 from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.wire.nats_subjects import forward_subject, uplink_subject
 
 log = logging.getLogger("countless.nats")

@@ -37,7 +37,7 @@ from countless.server.http.routes import OPERATIONS
 from countless.server.http.server_view import ServerView
 from countless.server.http.sockets.websocket import site_socket
 from countless.server.sessions.shares import Shares
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.server.timings import Timings
 
 _OPERATIONS = (*OPERATIONS, *BUDGET_OPERATIONS, *PROBES)

@@ -8,9 +8,9 @@ from countless.errors import InvalidParameter
 from countless.server.http.api.budget_schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
 from countless.server.http.api.openapi import Operation, error, json
 from countless.server.http.routes import MAX_LISTED, read_body
-from countless.server.sessions.budgets.budgets import Budgets
-from countless.server.sessions.budgets.periods import BudgetPeriods
-from countless.server.sessions.site_server import SiteServer
+from countless.server.kinds.budget_periods import BudgetPeriods
+from countless.server.kinds.budgets import Budgets
+from countless.server.site_server import SiteServer
 from countless.wire.keys import is_template
 
 

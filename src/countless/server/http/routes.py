@@ -39,7 +39,7 @@ from countless.server.http.api.schemas import (
     TopAnswer,
 )
 from countless.server.http.api.window_schemas import RollingAnswer, WindowAnswer, WindowList
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 
 MAX_BODY_BYTES = 1 << 16
 MAX_LISTED = 1000

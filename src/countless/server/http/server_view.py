@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from countless.core.messages import SiteId
+from countless.server.kinds.budget_periods import BudgetPeriods
+from countless.server.kinds.windowed_counter import AnyCounter
+from countless.server.kinds.windowed_family import AnyFamily
 from countless.server.refused_sites import RefusedSites
-from countless.server.sessions.budgets.periods import BudgetPeriods
-from countless.server.sessions.families.windowed_family import AnyFamily
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.windows.windowed_counter import AnyCounter
 from countless.server.settings import Settings
 from countless.server.timings import Timings
 

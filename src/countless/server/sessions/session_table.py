@@ -14,7 +14,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import Connection
-from countless.server.sessions.owed import Owed
+from countless.server.sessions.awaited_answers import AwaitedAnswers
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
 from countless.wire.keys import Key
 
@@ -24,7 +24,7 @@ HEARTBEAT_PER_TIMEOUT = 3
 MAX_SESSIONS = 1 << 31  # of a table without a limit
 
 
-class Used(NamedTuple):
+class SessionUse(NamedTuple):
     """By all sessions: memberships of counters and periods of budgets; and names that are remembered for a connection,
     by length: of counters and families that were rejected, and of budgets whose rules were sent.
     """
@@ -48,7 +48,7 @@ class Session:
         "windows_left"
     )  # fmt: skip
 
-    def __init__(self, site_id: SiteId, now: float, used: Used) -> None:
+    def __init__(self, site_id: SiteId, now: float, used: SessionUse) -> None:
         self.site_id = site_id
         self._used = used
         self.connection: Connection | None = None
@@ -68,7 +68,7 @@ class Session:
         self.labels: dict[Key, list[str]] = {}  # of families that it has joined on this connection, by number
         self.labels_limited = False  # it was told on this connection to count no new labels by name
         self.last_seen = now
-        self.owed = Owed()
+        self.owed = AwaitedAnswers()
         self.unreachable = False
         self.free_at = 0.0  # while it is unreachable: when to look for units of rolling budgets that are free again
 
@@ -190,9 +190,9 @@ class Session:
 class SessionTable:
     """All sessions by site id, and by the name of the site."""
 
-    def __init__(self, shares: Shares[SiteId] | None = None, used: Used | None = None) -> None:
+    def __init__(self, shares: Shares[SiteId] | None = None, used: SessionUse | None = None) -> None:
         self.shares = Shares(MAX_SESSIONS, 1.0) if shares is None else shares
-        self.used = Used(Amounts(MAX_SESSIONS, 1.0), Amounts(MAX_SESSIONS, 1.0)) if used is None else used
+        self.used = SessionUse(Amounts(MAX_SESSIONS, 1.0), Amounts(MAX_SESSIONS, 1.0)) if used is None else used
         self._sessions: dict[SiteId, Session] = {}
         self._by_site: dict[str | int, set[SiteId]] = {}
 

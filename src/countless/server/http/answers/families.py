@@ -14,7 +14,7 @@ from countless.server.http.answers.windows import read_span, span_answer
 from countless.server.http.api.schemas import QuantileAnswer, QuantileRow, RankRow, TopAnswer, TopRow
 from countless.server.http.api.window_schemas import WindowAnswer
 from countless.server.http.history.family_parts import LabelView
-from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
+from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
 
 MAX_QUANTILES = 100  # in one request
 MAX_TOP_LABELS = 10_000  # in one answer: sites are not served meanwhile, for 70 ms; all of a million took 6 s

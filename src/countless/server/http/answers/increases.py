@@ -17,8 +17,8 @@ from countless.server.http.history.counter_sums import CounterSum, WindowSum
 from countless.server.http.history.edges import BARS as BARS_WITHOUT_WINDOWS
 from countless.server.http.history.edges import LENGTHS_S
 from countless.server.http.history.history import History, Recorded
-from countless.server.sessions.families.windowed_family import WindowedFamily
-from countless.server.sessions.windows.windowed_counter import WindowedCounter
+from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.windowed_family import WindowedFamily
 
 # Start, end, lower, estimate, upper (None: not known), state, since when it is known; sites that are awaited, and lost.
 Row = list[Any]

@@ -18,8 +18,8 @@ from countless.server.http.api.schemas import OperatorAnswer, UpDown
 from countless.server.http.api.window_schemas import IncompleteWindow, WindowsStatus
 from countless.server.http.history.history import History, reachable_sites
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.site_server import SiteServer
 from countless.wire.frames import encode_frames
 
 MAX_INCOMPLETE = 48

@@ -16,8 +16,8 @@ from countless.server.http.access.peers import peer_of
 from countless.server.http.answers.counted_stream import CountedStream
 from countless.server.http.api.openapi import error
 from countless.server.http.api.schemas import PublicAnswer
+from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.shares import Shares
-from countless.server.sessions.windows.served import ServedWindows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.frames import MAX_NUMBER
 
@@ -54,7 +54,7 @@ class Published(Protocol):
 
 def public_view(counter: Published) -> PublicAnswer:
     answer = counter.published_answer
-    per = counter.calendar.per if isinstance(counter, ServedWindows) else None
+    per = counter.calendar.per if isinstance(counter, Periodic) else None
     numbers = whole(answer.estimate, answer.lower, answer.upper)
     return PublicAnswer(counter.name, *numbers, answer.state, as_of(counter.health), per)
 

@@ -20,10 +20,10 @@ from countless.server.http.api.window_schemas import Rate, RollingAnswer, Window
 from countless.server.http.history.family_parts import AnyPart, LabelView, family_parts
 from countless.server.http.history.history import Recorder
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.families.family import ServedFamily
-from countless.server.sessions.families.windowed_family import WindowedFamily
-from countless.server.sessions.site_server import SiteServer
-from countless.server.sessions.windows.windowed_counter import AnyCounter
+from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.windowed_counter import AnyCounter
+from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.site_server import SiteServer
 from countless.wire.keys import counter_of
 
 AnyAnswer = PublicAnswer | WindowAnswer | RollingAnswer
@@ -60,13 +60,13 @@ def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Call
 
 
 def _window_answer(part: AnyPart, window: str) -> WindowAnswer:
-    if isinstance(part, ServedFamily | WindowedFamily | LabelView):
+    if isinstance(part, TrackedFamily | WindowedFamily | LabelView):
         return family_window(part, window)[1]
     return window_answer(part, window)
 
 
 def _counter(part: AnyPart, rolling: str) -> AnyCounter:
-    if isinstance(part, ServedFamily | WindowedFamily | LabelView):
+    if isinstance(part, TrackedFamily | WindowedFamily | LabelView):
         family = part.family if isinstance(part, LabelView) else part
         has_windows = isinstance(family, WindowedFamily)
         instead = "ask for a window, such as now or last" if has_windows else "it has one count, of all time"
@@ -135,7 +135,7 @@ def top_of(
 ) -> TopAnswer:
     """Of a family, or of the labelled series of a counter."""
     answers, first = [read(part) for part in parts], parts[0]
-    if isinstance(first, ServedFamily | WindowedFamily):
+    if isinstance(first, TrackedFamily | WindowedFamily):
         return family_top(first, share, window)
     return top_answer(name, answers, share)
 

@@ -18,17 +18,17 @@ from countless.errors import InvalidParameter, NoWindows
 from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
 from countless.server.http.history.counter_sums import WindowSum
 from countless.server.http.history.history import Recorder
-from countless.server.sessions.families.windowed_family import AnyFamily
-from countless.server.sessions.windows.served import ServedWindows
-from countless.server.sessions.windows.windowed_counter import AnyCounter
+from countless.server.kinds.windowed_counter import AnyCounter
+from countless.server.kinds.windowed_family import AnyFamily
+from countless.server.sessions.periodic import Periodic
 from countless.wire.keys import counter_of
 
-AnyWindows = ServedWindows[Any]
+AnyWindows = Periodic[Any]
 Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
 
 
 class Kept(Protocol):
-    """What is kept of the windows of a counter: see `ServedWindows`."""
+    """What is kept of the windows of a counter: see `Periodic`."""
 
     @property
     def kept_from(self) -> int | None: ...
@@ -129,7 +129,7 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
     records = recorder.for_counter(counter).records()
     now = records[-1].time
     count = count_since(records, now - length_s)
-    if isinstance(counter, ServedWindows):
+    if isinstance(counter, Periodic):
         windows = counter.windows_between(count.start, now)
         count = narrower(count, count_of_span(counter, count.start, now, now, windows))
     return RollingAnswer(
@@ -148,7 +148,7 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
 
 
 def _with_windows(counter: Windowed) -> AnyWindows:
-    if not isinstance(counter, ServedWindows):
+    if not isinstance(counter, Periodic):
         raise NoWindows(counter.name, counter_of(counter.name))
     return counter
 

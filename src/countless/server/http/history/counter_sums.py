@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from countless.core.answer import whole, worst_state
 from countless.core.windows.window import TotalAnswer, Window, WindowState
-from countless.server.sessions.counter import Traffic
-from countless.server.sessions.windows.closed import ClosedWindows
-from countless.server.sessions.windows.served import ServedWindows
-from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.sessions.closed_windows import ClosedWindows
+from countless.server.sessions.kind import MessageCount
+from countless.server.sessions.periodic import Periodic
 from countless.wire.keys import counter_of
 
 MAX_SUMMED = 200  # series whose windows a page adds up; of more it shows what was recorded of their sum
@@ -51,7 +51,7 @@ class CounterSum:
         )
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> MessageCount:
         """That of the oldest part: the same object as long as there is this part."""
         return min((part.traffic for part in self.parts), key=lambda traffic: traffic.began)
 
@@ -82,7 +82,7 @@ class ClosedSum:
 class WindowSum:
     """The windows of several counters with the same calendar, as those of one counter."""
 
-    def __init__(self, parts: Sequence[ServedWindows[Any]]) -> None:
+    def __init__(self, parts: Sequence[Periodic[Any]]) -> None:
         self._parts = parts
         self.calendar = parts[0].calendar
         self.closed_windows = ClosedSum([part.closed_windows for part in parts])
@@ -121,7 +121,7 @@ class WindowSum:
         return listed
 
     def unsettled_windows(self, first: int) -> list[Window]:
-        """See `ServedWindows`. A site that counts several parts is awaited, or lost, once."""
+        """See `Periodic`. A site that counts several parts is awaited, or lost, once."""
         return _sums(part.unsettled_windows(first) for part in self._parts)
 
 

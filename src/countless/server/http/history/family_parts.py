@@ -6,9 +6,9 @@ from functools import cached_property
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.windows.window import TotalAnswer
-from countless.server.sessions.counter import Traffic
-from countless.server.sessions.families.windowed_family import AnyFamily
-from countless.server.sessions.windows.windowed_counter import AnyCounter
+from countless.server.kinds.windowed_counter import AnyCounter
+from countless.server.kinds.windowed_family import AnyFamily
+from countless.server.sessions.kind import MessageCount
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import counter_of
 
@@ -34,7 +34,7 @@ class LabelView:
         return self.family.health
 
     @property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> MessageCount:
         return self.family.traffic
 
     @property

@@ -20,8 +20,8 @@ from countless.server.http.history.counter_sums import CounterSum, by_counter
 from countless.server.http.history.edges import SHORTEST_S, Edges
 from countless.server.http.history.family_parts import family_parts
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import Traffic
-from countless.server.sessions.windows.windowed_counter import AnyAnswer
+from countless.server.kinds.windowed_counter import AnyAnswer
+from countless.server.sessions.kind import MessageCount
 from countless.wire.keys import counter_of
 
 log = logging.getLogger("countless.history")
@@ -119,7 +119,7 @@ class Recorded(Protocol):
     def published_answer(self) -> AnyAnswer: ...
 
     @property
-    def traffic(self) -> Traffic: ...
+    def traffic(self) -> MessageCount: ...
 
     @property
     def coordinator(self) -> "HasPhase": ...

@@ -18,7 +18,7 @@ from countless.core.answer import State
 from countless.core.budget.state import BudgetState
 from countless.server.http.answers.windows import named_span
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.windows.served import ServedWindows
+from countless.server.sessions.periodic import Periodic
 from countless.wire.keys import is_template
 
 ROWS_PER_SLICE = 100  # counters, sites or budgets: some milliseconds
@@ -77,7 +77,7 @@ class ServerCollector:
         for number, (name, counter) in enumerate(counters):
             if number % ROWS_PER_SLICE == 0:
                 yield None
-            if isinstance(counter, ServedWindows):
+            if isinstance(counter, Periodic):
                 now = counter.now()
                 for window in ("now", "last"):
                     span = named_span(counter, window, now)

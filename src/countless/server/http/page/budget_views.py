@@ -14,7 +14,7 @@ from countless.core.budget.state import BudgetState
 from countless.errors import InvalidParameter
 from countless.server.http.page.views import LIST_INTERVAL_S, ROWS_PER_PAGE, Event
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.kinds.budget_periods import BudgetPeriods
 from countless.wire.keys import is_template
 
 BUDGET_SORTS = ("name", "used")

@@ -32,10 +32,10 @@ from countless.server.http.page.views import (
     require_sort,
 )
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.counter import Traffic
-from countless.server.sessions.families.family import ServedFamily
-from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
-from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
+from countless.server.sessions.kind import MessageCount
 
 INCREASES_INTERVAL_S = DETAILS_INTERVAL_S = 0.9
 TOP_ROWS = 20
@@ -59,7 +59,7 @@ class CounterView:
         self._per = per
         self._last: tuple[float, float, float, str] | None = None
         self._was_missing = False
-        self._traffic: Traffic | None = None
+        self._traffic: MessageCount | None = None
         self._forget_increases()
 
     def _forget_increases(self) -> None:
@@ -95,7 +95,7 @@ class CounterView:
                 if windows:
                     top = self._top([window_answer(part, "now") for part in windows])
                     yield "window-top", {"per": windows[0].calendar.per, **top}
-            if isinstance(counter, ServedFamily | WindowedFamily):
+            if isinstance(counter, TrackedFamily | WindowedFamily):
                 yield from self._family(counter)
         if current != self._last:
             self._last = current

@@ -11,8 +11,8 @@ from countless.errors import InvalidParameter
 from countless.server.http.answers.increases import Row
 from countless.server.http.history.counter_sums import CounterSum
 from countless.server.http.history.family_parts import LabelView
-from countless.server.sessions.families.windowed_family import AnyFamily
-from countless.server.sessions.windows.windowed_counter import AnyAnswer, AnyCounter
+from countless.server.kinds.windowed_counter import AnyAnswer, AnyCounter
+from countless.server.kinds.windowed_family import AnyFamily
 
 Event = tuple[str, dict[str, Any]]  # name and data of a server-sent event
 Listed = AnyCounter | CounterSum | AnyFamily | LabelView

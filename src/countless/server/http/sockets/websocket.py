@@ -10,13 +10,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import ITEMS_PER_WRITE
+from countless.server.frame_reader import FrameReader
 from countless.server.http.access.auth import Access, Grant
 from countless.server.http.access.peers import peer_of
 from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
-from countless.server.sessions.frame_reader import FrameReader
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.server.storage.commit import MAX_QUEUED_ITEMS
 from countless.wire.frames import DownItem, Hello, UpItem, decode_up, encode_frames

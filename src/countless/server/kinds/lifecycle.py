@@ -19,13 +19,13 @@ from math import inf
 from countless.core.budget.messages import BudgetId
 from countless.core.messages import Snapshot
 from countless.server.connection import Connection
-from countless.server.sessions.budgets.budgets import Budgets
-from countless.server.sessions.counter import Counter
-from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.families.families import Families
-from countless.server.sessions.membership import Membership
-from countless.server.sessions.owed import Owed
-from countless.server.sessions.registry import CounterRegistry
+from countless.server.kinds.budgets import Budgets
+from countless.server.kinds.counter import TrackedCounter
+from countless.server.kinds.counter_registry import CounterRegistry
+from countless.server.kinds.dispatcher import Dispatcher
+from countless.server.kinds.families import Families
+from countless.server.kinds.membership import Membership
+from countless.server.sessions.awaited_answers import AwaitedAnswers
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
 from countless.server.settings import Settings
@@ -124,7 +124,7 @@ class SessionLifecycle:
         return counter.coordinator.awaited(site_id)
 
     def _mark_unreachable(self, session: Session, reason: str) -> None:
-        session.unreachable, session.free_at, session.owed = True, 0.0, Owed()
+        session.unreachable, session.free_at, session.owed = True, 0.0, AwaitedAnswers()
         if session.connection is not None:
             session.connection.close(1001, reason)
             self.disconnect(session, session.connection)
@@ -183,7 +183,7 @@ class SessionLifecycle:
         for counter, periods in windows.items() if lost else ():
             self._registry.lose_site(counter, min(periods), max(periods))
 
-    def leave(self, session: Session, key: Key, final: Snapshot, with_count: bool) -> Counter:
+    def leave(self, session: Session, key: Key, final: Snapshot, with_count: bool) -> TrackedCounter:
         """The session leaves a counter, which is returned. The tombstone has the larger of final and known count.
 
         A site leaves its windows in order. So one tombstone says that it has left all windows before a period. Only if

@@ -21,10 +21,10 @@ from countless.core.budget.rule import DEFAULT_MAX_NAMES, OVERDRAFT, BudgetRule
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
-from countless.server.sessions.budgets.losses import BudgetLosses
-from countless.server.sessions.budgets.periods import BudgetPeriods, SavedBudget
-from countless.server.sessions.budgets.restore import BudgetRestore
-from countless.server.sessions.budgets.templates import Templates, validate_budget_name
+from countless.server.kinds.budget_periods import BudgetPeriods, SavedBudget
+from countless.server.kinds.budget_restore import BudgetRestore
+from countless.server.kinds.budget_templates import Templates, validate_budget_name
+from countless.server.kinds.lost_holders import LostHolders
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.storage.commit import CommitPipeline
@@ -62,7 +62,7 @@ class Budgets:
         self._wall_clock = wall_clock
         self._max_share = max_share  # of the names of a template, for one peer
         self._restore = BudgetRestore(restore_wait, clock)
-        self.losses = BudgetLosses(self._find, self._dispatch, clock, sessions.used.joined)
+        self.losses = LostHolders(self._find, self._dispatch, clock, sessions.used.joined)
 
     def recover(self, loaded: Iterable[tuple[Key, KeyRows]]) -> None:
         """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.

@@ -2,7 +2,7 @@
 
 | window        | kept as                                                                                        |
 |---------------|------------------------------------------------------------------------------------------------|
-| open          | a `ServedFamily` with its sites                                                                |
+| open          | a `TrackedFamily` with its sites                                                                |
 | closed        | the same, without sites: a site that was away may open it again                                |
 | not kept      | its labels and its total are added to `dropped_windows`, a family without sites under the name |
 
@@ -25,12 +25,12 @@ from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer, total_answer
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import OnChange, Traffic
-from countless.server.sessions.families.family import SCHEMES, LabelReader, SavedFamily, ServedFamily
-from countless.server.sessions.losses import Loss, Losses
-from countless.server.sessions.windows.closed import ClosedWindows
-from countless.server.sessions.windows.published import PublishedWindows
-from countless.server.sessions.windows.served import ServedWindows
+from countless.server.kinds.family import SCHEMES, LabelReader, SavedFamily, TrackedFamily
+from countless.server.sessions.closed_windows import ClosedWindows
+from countless.server.sessions.kind import MessageCount, OnChange
+from countless.server.sessions.lost_sites import Loss, LostSites
+from countless.server.sessions.periodic import Periodic
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.storage.rows import Publish, Rows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import ALL, FAMILY, Key, calendar_text
@@ -40,11 +40,11 @@ MAX_SUMS = 4  # of spans of several windows: today, yesterday ...
 
 class _Published(NamedTuple):
     windows: PublishedWindows
-    kept: dict[int, ServedFamily]  # open and closed
+    kept: dict[int, TrackedFamily]  # open and closed
     settled: LabelCounts  # of all windows that are not open
 
 
-class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
+class WindowedFamily(Periodic[TrackedFamily], LabelReader):
     """`FamilyRegistry` opens, closes and drops windows. Each is saved like a family."""
 
     def __init__(
@@ -60,11 +60,11 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         first, before = (0, 0) if saved is None else (saved.fields.round, saved.fields.total)
         key = Key(FAMILY, name, calendar_text(self.window_rule.calendar), ALL)
         super().__init__(key, wall_clock, first, before, health, on_change)
-        self.traffic = Traffic(before, saved is None, wall_clock())
-        self.dropped_windows = ServedFamily(
+        self.traffic = MessageCount(before, saved is None, wall_clock())
+        self.dropped_windows = TrackedFamily(
             Key(FAMILY, name), rule, saved, health, part_of=self, traffic=self.traffic, on_change=on_change
         )
-        self.kept: dict[int, ServedFamily] = {}
+        self.kept: dict[int, TrackedFamily] = {}
         self._settled: LabelCounts  # of all windows that are not open
         self._settle()
         self._sums: dict[tuple[int, ...], LabelCounts] = {}  # of closed windows, by their periods
@@ -74,7 +74,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self._show(self._shown)
 
     @classmethod
-    def continuing(cls, before: ServedFamily, rule: FamilyRule, wall_clock: Callable[[], float]) -> "WindowedFamily":
+    def continuing(cls, before: TrackedFamily, rule: FamilyRule, wall_clock: Callable[[], float]) -> "WindowedFamily":
         """Windows for a family that has none, while no site counts it.
 
         They are kept from the next edge on: of the present one only a part will be counted in a window.
@@ -103,7 +103,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
             else:
                 window.seal()
                 closed.append((period, window.known_total))
-        self.closed, self.losses = ClosedWindows(closed), Losses(losses)
+        self.closed, self.losses = ClosedWindows(closed), LostSites(losses)
         self._settle()
         self.traffic.counted_before = self.known_total
         self._show(self._snapshot())
@@ -175,7 +175,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
     # Windows
 
     @property
-    def trackers(self) -> Mapping[str, ServedFamily]:
+    def trackers(self) -> Mapping[str, TrackedFamily]:
         """All families that are saved, by their names."""
         return {each.name: each for each in (self.dropped_windows, *self.kept.values())}
 
@@ -184,7 +184,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self.rule = self.dropped_windows.rule = rule
         self.sweep_at = -inf
 
-    def open_window(self, period: int) -> ServedFamily:
+    def open_window(self, period: int) -> TrackedFamily:
         """One that is not open."""
         window = self.kept.get(period)
         if window is None:
@@ -202,8 +202,8 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
 
     def _window(
         self, period: int, rule: FamilyRule, saved: SavedFamily | None = None, expected_sites: int = 0
-    ) -> ServedFamily:
-        return ServedFamily(
+    ) -> TrackedFamily:
+        return TrackedFamily(
             self.key.window(period),
             rule,
             saved,
@@ -214,7 +214,7 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
             on_change=self.on_change,
         )
 
-    def close_window(self, period: int) -> ServedFamily:
+    def close_window(self, period: int) -> TrackedFamily:
         window = super().close_window(period)
         if period < self.first:
             self._drop(period)
@@ -273,9 +273,9 @@ class WindowedFamily(ServedWindows[ServedFamily], LabelReader):
         self._total = total_answer(settled, answers, 0, alpha=self.rule.epsilon, delta=0.0, scheme=scheme)
 
 
-def _counts_of(window: ServedFamily) -> LabelCounts:
+def _counts_of(window: TrackedFamily) -> LabelCounts:
     """Of a window without sites, so that everything is known."""
     return LabelCounts(window.coordinator.known, window.known_total, Steps(0, 0), State.EXACT)
 
 
-AnyFamily = ServedFamily | WindowedFamily
+AnyFamily = TrackedFamily | WindowedFamily

@@ -18,7 +18,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
-from countless.server.sessions.budgets.rolling_units import RollingUnits
+from countless.server.kinds.rolling_units import RollingUnits
 from countless.server.storage.base import StoreError
 from countless.server.storage.rows import KeyRows, Rows, Saved, alone, row_of, value_of, values_of
 from countless.wire.keys import BUDGET, Key

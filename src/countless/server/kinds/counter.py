@@ -3,8 +3,6 @@
 Readers see an answer only once it is saved: a total that was shown and then forgotten by a restart would fall.
 """
 
-import asyncio
-from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 from time import time
@@ -18,29 +16,11 @@ from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SystemRandom
 from countless.schemes.registry import scheme_named
+from countless.server.sessions.kind import MessageCount, OnChange, Watched
 from countless.server.settings import Config
 from countless.server.storage.rows import KeyRows, Publish, Rows, Saved, alone, row_of, value_of, values_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key
-
-OnChange = Callable[[Saved], None]
-
-
-class Traffic:
-    """Messages and bytes of one counter since the coordinator started; bytes are its share of the frames."""
-
-    __slots__ = ("began", "counted_before", "down", "down_bytes", "new", "up", "up_bytes")
-
-    def __init__(self, counted_before: int, new: bool, began: float) -> None:
-        self.began = began
-        self.counted_before = counted_before
-        self.new = new  # there was no such counter before
-        self.up = self.down = 0
-        self.up_bytes = self.down_bytes = 0.0
-
-    def add_up(self, size: float) -> None:
-        self.up += 1
-        self.up_bytes += size
 
 
 class PlanKey(NamedTuple):
@@ -52,35 +32,6 @@ class PlanKey(NamedTuple):
     slots: int
     alpha: float
     eta: float
-
-
-class Watched:
-    """What readers may wait for, and what is saved. `health` says whether they see what is known now; `on_change` is
-    called with it when its rows are part of the next save.
-    """
-
-    part_of: Saved | None = None
-
-    def __init__(self, health: SaveHealth | None = None, on_change: OnChange | None = None) -> None:
-        self.health = health or SaveHealth()
-        self.on_change = on_change or _ignore
-        self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """Set at the next change of the published answer, and when the counter is deleted."""
-        if self._changed is None:
-            self._changed = asyncio.Event()
-        return self._changed
-
-    def notify(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
-
-    @abstractmethod
-    def take(self, rows: Rows) -> Publish:
-        """See `Saved`."""
 
 
 class CounterWindows(Saved, Protocol):
@@ -116,7 +67,7 @@ def state_of(key: Key, rows: KeyRows) -> PersistentState:
     return PersistentState(fields.round, fields.published, fields.departed, counts)
 
 
-class Counter(Watched):
+class TrackedCounter(Watched):
     """A counter without windows, or one window of a counter: then `part_of` is the counter, and `floor` the window's.
 
     | row      | of each | value                 |
@@ -135,7 +86,7 @@ class Counter(Watched):
         part_of: CounterWindows | None = None,
         floor: int = 0,
         expected_sites: int = 1,
-        traffic: Traffic | None = None,
+        traffic: MessageCount | None = None,
         health: SaveHealth | None = None,
         on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
@@ -162,12 +113,14 @@ class Counter(Watched):
         )
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
-        self.traffic = traffic or Traffic(self.coordinator.known_total, saved_state is None, wall_clock())
+        self.traffic = traffic or MessageCount(self.coordinator.known_total, saved_state is None, wall_clock())
         self._published = self.coordinator.answer
 
-    def reconfigured(self, config: Config) -> "Counter":
+    def reconfigured(self, config: Config) -> "TrackedCounter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
-        after = Counter(self.key, config, self.coordinator.saved_state, health=self.health, on_change=self.on_change)
+        after = TrackedCounter(
+            self.key, config, self.coordinator.saved_state, health=self.health, on_change=self.on_change
+        )
         after.traffic, after.recovering = self.traffic, False
         after._published, after._changed = self._published, self._changed
         after._changed_sites, after._gone_sites = self._changed_sites, self._gone_sites
@@ -259,7 +212,3 @@ class Counter(Watched):
         eta = round_eta(context.delta, context.round)
         key = PlanKey(config.scheme, config.adversary, sites, slots, context.alpha, eta)
         return key, context._replace(counts=(), running=None)
-
-
-def _ignore(saved: Saved) -> None:
-    pass

@@ -18,10 +18,10 @@ class Loss(NamedTuple):
         return self if other is None else Loss(self.sites + other.sites, max(self.until, other.until))
 
 
-class Losses:
+class LostSites:
     """By the first period of each. It does not change, like `ClosedWindows`.
 
-    >>> losses = Losses().added(5, Loss(1, 9)).added(8, Loss(2, 8))
+    >>> losses = LostSites().added(5, Loss(1, 9)).added(8, Loss(2, 8))
     >>> list(losses.at([4, 5, 8, 9, 10]))
     [0, 1, 3, 1, 0]
     >>> list(losses.moved(5, 7).at([5, 7, 8]))
@@ -53,13 +53,13 @@ class Losses:
         spans = ((max(first, start), min(last, loss.until)) for start, loss in self._by_period.items())
         return {period for start, end in spans for period in range(start, end + 1)}
 
-    def added(self, period: int, loss: Loss) -> "Losses":
-        return Losses({**self._by_period, period: loss.merged(self.get(period))})
+    def added(self, period: int, loss: Loss) -> "LostSites":
+        return LostSites({**self._by_period, period: loss.merged(self.get(period))})
 
-    def moved(self, period: int, later: int | None) -> "Losses":
+    def moved(self, period: int, later: int | None) -> "LostSites":
         """The window `period` is not kept any more, and `later` is the next that is; None: there is none."""
         loss = self.get(period)
         if loss is None:
             return self
-        others = Losses({each: other for each, other in self._by_period.items() if each != period})
+        others = LostSites({each: other for each, other in self._by_period.items() if each != period})
         return others if later is None or loss.until < later else others.added(later, loss)

@@ -7,8 +7,8 @@ from countless.core.answer import Answer
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window, WindowState, total_answer
-from countless.server.sessions.losses import Losses
-from countless.server.sessions.windows.closed import ClosedWindows
+from countless.server.sessions.closed_windows import ClosedWindows
+from countless.server.sessions.lost_sites import LostSites
 from countless.server.settings import Config
 
 Members = Callable[[int], Iterable[SiteId]]  # of a window that is open
@@ -18,7 +18,7 @@ class PublishedWindows(NamedTuple):
     largest: float  # the largest estimate of the total so far
     open: Mapping[int, Answer | TotalAnswer]  # by period, oldest first
     closed: ClosedWindows
-    losses: Losses
+    losses: LostSites
     first: int  # earlier windows are not kept
     dropped: int  # their total
 

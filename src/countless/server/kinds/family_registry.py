@@ -9,12 +9,12 @@ from itertools import groupby
 from countless.core.family.rule import VALUES, FamilyRule
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, UnknownName
-from countless.server.sessions.families.family import SavedFamily, ServedFamily
-from countless.server.sessions.families.label_shares import MEMBER_BYTES, LabelShares, Part, label_bytes, newest
-from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
+from countless.server.kinds.family import SavedFamily, TrackedFamily
+from countless.server.kinds.label_shares import MEMBER_BYTES, LabelShares, LabelUse, label_bytes, newest
+from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
+from countless.server.sessions.beginning import begin_windows, require_no_site, require_same_calendar
+from countless.server.sessions.periodic import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.shares import UNLIMITED, Shares
-from countless.server.sessions.windows.beginning import begin_windows, require_no_site, require_same_calendar
-from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows
@@ -44,7 +44,7 @@ class FamilyRegistry:
     ) -> None:
         self.by_name: dict[str, AnyFamily] = {}
         self.windowed: dict[str, WindowedFamily] = {}  # those that have windows
-        self.trackers: dict[str, ServedFamily] = {}
+        self.trackers: dict[str, TrackedFamily] = {}
         self._counters = counters  # the names of all counters
         self._pipeline = pipeline
         self._wall_clock = wall_clock
@@ -66,11 +66,13 @@ class FamilyRegistry:
         for tracker in self.trackers.values():
             self.label_shares.add_labels(tracker.key, UNLIMITED, tracker.coordinator.known)
             for site_id, member in tracker.coordinator.members():
-                self.label_shares.add(Part(tracker.key, site_id), UNLIMITED, MEMBER_BYTES + label_bytes(member.counts))
+                self.label_shares.add(
+                    LabelUse(tracker.key, site_id), UNLIMITED, MEMBER_BYTES + label_bytes(member.counts)
+                )
 
     def _new(self, name: str, rule: FamilyRule, saved: SavedFamily | None = None) -> AnyFamily:
         if rule.windows is None:
-            return ServedFamily(
+            return TrackedFamily(
                 Key(FAMILY, name),
                 rule,
                 saved,
@@ -104,7 +106,7 @@ class FamilyRegistry:
 
     # Where sites are counted
 
-    def tracker_for(self, key: Key, rule: FamilyRule, peer: str) -> ServedFamily:
+    def tracker_for(self, key: Key, rule: FamilyRule, peer: str) -> TrackedFamily:
         """The family, or the window, with this key. The first site creates it; the smallest epsilon of all sites is in
         force. A rejected key changes nothing.
         """
@@ -121,7 +123,7 @@ class FamilyRegistry:
             kinds = {"labels": "a counter with labels", "values": f"a distribution of accuracy {family.rule.accuracy}"}
             message = f"{name!r} is {kinds[family.rule.kind]}: use it as that, or delete it first"
             raise InvalidParameter("family", name, message=message)
-        if isinstance(family, ServedFamily):
+        if isinstance(family, TrackedFamily):
             return family
         return family.open.get(key.period) or self._open_window(family, key.period, peer)
 
@@ -162,7 +164,7 @@ class FamilyRegistry:
             family.notify()
         self.trackers[name].mark()
 
-    def _open_window(self, family: WindowedFamily, period: int, peer: str) -> ServedFamily:
+    def _open_window(self, family: WindowedFamily, period: int, peer: str) -> TrackedFamily:
         family.require_near(period)
         opened = sum(len(each.open) for each in self.windowed.values())
         if opened >= MAX_OPEN_PER_COUNTER * self._max_families or self._window_shares.is_full(peer):
@@ -191,7 +193,7 @@ class FamilyRegistry:
         if dropped:
             self._changed(family, family.move_losses(dropped))
 
-    def _dropped(self, family: WindowedFamily, windows: list[ServedFamily], labels_before: int) -> None:
+    def _dropped(self, family: WindowedFamily, windows: list[TrackedFamily], labels_before: int) -> None:
         """`labels_before`: how many labels of dropped windows there were before."""
         new = set(newest(family.dropped_windows.coordinator.known, labels_before))
         for window in windows:
@@ -205,7 +207,7 @@ class FamilyRegistry:
         for period in periods:
             family.kept[period].mark()
 
-    def _drop(self, family: ServedFamily) -> None:
+    def _drop(self, family: TrackedFamily) -> None:
         self._pipeline.forget(family)
         self._pipeline.drop(family.key)
 

@@ -1,7 +1,7 @@
 """Passes the messages that the core returns on to the connections of their sites, by way of the commit pipeline."""
 
 from countless.core.messages import Outbox, SiteId, StartRound
-from countless.server.sessions.counter import Counter
+from countless.server.kinds.counter import TrackedCounter
 from countless.server.sessions.session_table import SessionTable
 from countless.server.storage.commit import CommitPipeline
 
@@ -11,7 +11,7 @@ class Dispatcher:
         self._sessions = sessions
         self._pipeline = pipeline
 
-    def dispatch(self, counter: Counter, outbox: Outbox) -> None:
+    def dispatch(self, counter: TrackedCounter, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
         counter.mark()
         for site_id, message in outbox:

@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 from countless.core.estimator import RoundContext, Scheme
 from countless.errors import PlanError
-from countless.server.sessions.counter import Counter, PlanKey
+from countless.server.kinds.counter import PlanKey, TrackedCounter
 
 log = logging.getLogger("countless.planner")
 
@@ -23,9 +23,9 @@ class Planner:
         self.busy: Future[None] = Future()
         self.busy.set_result(None)
 
-    def plan_in_slices(self, counters: Iterable[Counter]) -> Iterator[None]:
-        """`Counter.next_plan` takes time for every site, so it is called only when `plan_version` has changed. Yields
-        between slices, for other work of the loop.
+    def plan_in_slices(self, counters: Iterable[TrackedCounter]) -> Iterator[None]:
+        """`next_plan` takes time for every site, so it is called only when `plan_version` has changed. Yields between
+        slices, for other work of the loop.
         """
         if not self.busy.done():
             return

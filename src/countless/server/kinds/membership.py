@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
-from countless.server.sessions.counter import Counter
-from countless.server.sessions.registry import CounterRegistry
+from countless.server.kinds.counter import TrackedCounter
+from countless.server.kinds.counter_registry import CounterRegistry
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import Amounts, TombstoneShares
 from countless.wire.keys import Key
@@ -26,7 +26,7 @@ class Membership:
         self._tombstones = tombstones
         self._joined = joined
 
-    def join(self, session: Session, key: Key) -> tuple[Counter, SiteId]:
+    def join(self, session: Session, key: Key) -> tuple[TrackedCounter, SiteId]:
         """Where to count, for a counter that the session joins; the caller records it once the core has accepted."""
         if key in session.memberships:
             return self.lookup(session, key)
@@ -48,18 +48,18 @@ class Membership:
             self._registry.overflowed[key.root] += 1
         return tracker, session.site_id._replace(part=key.name)
 
-    def lookup(self, session: Session, key: Key) -> tuple[Counter, SiteId]:
+    def lookup(self, session: Session, key: Key) -> tuple[TrackedCounter, SiteId]:
         site_id = session.memberships.get(key)
         if site_id is None:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined {str(key)!r}")
         return self._registry.trackers[str(key.overflow if site_id.part else key)], site_id
 
-    def of(self, session: Session) -> Iterator[tuple[Key, Counter, SiteId]]:
+    def of(self, session: Session) -> Iterator[tuple[Key, TrackedCounter, SiteId]]:
         """Every membership, with the key that the client uses."""
         for key in sorted(session.memberships):
             yield key, *self.lookup(session, key)
 
-    def keys_in(self, session: Session, counter: Counter) -> list[Key]:
+    def keys_in(self, session: Session, counter: TrackedCounter) -> list[Key]:
         """The client's keys of series that are counted in this counter: several only in an overflow series."""
         if counter.key == counter.key.overflow:
             return [key for key, each, _ in self.of(session) if each is counter]

@@ -10,7 +10,7 @@ from countless.core.family.rule import FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.errors import ProtocolError
 from countless.server.connection import Connection
-from countless.server.sessions.families.label_shares import LabelShares, Part, label_bytes
+from countless.server.kinds.label_shares import LabelShares, LabelUse, label_bytes
 from countless.server.sessions.session_table import Session
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import FamilyLabels, LabelCap
@@ -43,7 +43,7 @@ class SessionLabels:
         size = label_bytes(item.labels)
         self._shares.require_room(session.peer, size)
         labels.extend(map(intern, item.labels))
-        self._shares.add(Part(key, session.site_id, numbers=True), session.peer, size)
+        self._shares.add(LabelUse(key, session.site_id, numbers=True), session.peer, size)
         if not session.labels_limited and self._shares.is_nearly_full(session.peer):
             self._limit(session, connection)
 
@@ -66,7 +66,7 @@ class SessionLabels:
 
     def forget(self, session: Session, key: Key) -> None:
         session.labels.pop(key, None)
-        self._shares.remove(Part(key, session.site_id, numbers=True))
+        self._shares.remove(LabelUse(key, session.site_id, numbers=True))
 
     def end_connection(self, session: Session) -> None:
         for key in list(session.labels):

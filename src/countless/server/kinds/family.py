@@ -16,8 +16,8 @@ from countless.core.family.state import PersistentState, SavedMember
 from countless.core.messages import SiteId, SiteName
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import OnChange, Traffic, Watched
-from countless.server.sessions.losses import Loss
+from countless.server.sessions.kind import MessageCount, OnChange, Watched
+from countless.server.sessions.lost_sites import Loss
 from countless.server.storage.rows import KeyRows, Publish, Row, Rows, Saved, alone, row_of, value_of, values_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key, label_of_series, series_of_label
@@ -84,7 +84,7 @@ class LabelReader:
     def series_name(self, label: str) -> str:
         """A label of a family is what follows its name in that of a series; events without labels have the name.
 
-        >>> ServedFamily(Key("family", "requests"), FamilyRule("labels", 0.01)).series_name('{tenant="acme"}')
+        >>> TrackedFamily(Key("family", "requests"), FamilyRule("labels", 0.01)).series_name('{tenant="acme"}')
         'requests{tenant="acme"}'
         """
         return series_of_label(self.name, label)
@@ -113,7 +113,7 @@ class LabelReader:
         return Ranks(counts.counts, counts.held_back.total + counts.missing, self.rule.buckets)
 
 
-class ServedFamily(Watched, LabelReader):
+class TrackedFamily(Watched, LabelReader):
     """A family without windows, or one window: then `part_of` is the family, and `traffic` that of all windows.
 
     Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted.
@@ -135,7 +135,7 @@ class ServedFamily(Watched, LabelReader):
         *,
         expected_sites: int = 0,
         part_of: Saved | None = None,
-        traffic: Traffic | None = None,
+        traffic: MessageCount | None = None,
         on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
     ) -> None:
@@ -148,7 +148,7 @@ class ServedFamily(Watched, LabelReader):
         self.loss: Loss | None = None  # of a window; its owner sets it
         state = None if saved is None else saved.state
         self.coordinator = FamilyCoordinator(self.name, rule.steps, expected_sites=expected_sites, saved_state=state)
-        self.traffic = traffic or Traffic(self.known_total, saved is None, wall_clock())
+        self.traffic = traffic or MessageCount(self.known_total, saved is None, wall_clock())
         self._own_counts: dict[str, int] | None = dict(self.coordinator.known)  # None: those of the coordinator
         self._published, self._total = self.snapshot()
 

@@ -8,11 +8,11 @@ from itertools import groupby
 from countless.core.coordinator import PersistentState
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
-from countless.server.sessions.counter import Counter, CounterFields, config_of, fields_of, state_of
+from countless.server.kinds.counter import CounterFields, TrackedCounter, config_of, fields_of, state_of
+from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.sessions.beginning import begin_windows, require_no_site, require_same_calendar
+from countless.server.sessions.periodic import MAX_OPEN_PER_COUNTER
 from countless.server.sessions.shares import UNLIMITED, Shares
-from countless.server.sessions.windows.beginning import begin_windows, require_no_site, require_same_calendar
-from countless.server.sessions.windows.served import MAX_OPEN_PER_COUNTER
-from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.settings import Config, Settings, require_config
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows
@@ -38,7 +38,7 @@ class CounterRegistry:
     def __init__(
         self,
         counters: dict[str, AnyCounter],
-        trackers: dict[str, Counter],
+        trackers: dict[str, TrackedCounter],
         settings: Settings,
         pipeline: CommitPipeline,
         wall_clock: Callable[[], float],
@@ -121,9 +121,9 @@ class CounterRegistry:
             return self._windowed(name, config)
         return self._counter(name, config)
 
-    def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> Counter:
+    def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> TrackedCounter:
         pipeline = self._pipeline
-        return Counter(
+        return TrackedCounter(
             Key(COUNTER, name),
             config,
             saved,
@@ -141,7 +141,7 @@ class CounterRegistry:
             return self.counters[next(iter(self.labelled[name]))].config
         return self.get(name).config
 
-    def configure(self, name: str, config: Config) -> list[Counter]:
+    def configure(self, name: str, config: Config) -> list[TrackedCounter]:
         """Replace the config of a counter; its labelled series get what differs from the present one. Returns the
         counters without windows that it has replaced: their `coordinator.recover` is due.
 
@@ -159,13 +159,16 @@ class CounterRegistry:
             self._require_change(part, each)
         if config.windows is not None:
             members = [
-                site for part, _ in given if isinstance(part, Counter) for site, _ in part.coordinator.saved_state.known
+                site
+                for part, _ in given
+                if isinstance(part, TrackedCounter)
+                for site, _ in part.coordinator.saved_state.known
             ]
             require_no_site("counter", name, config.windows, members)
         if name not in self.counters:
             self.create(name, config)
         replaced = [self._replace(part, each) for part, each in given if each != part.config]
-        return [part for part in replaced if isinstance(part, Counter)]
+        return [part for part in replaced if isinstance(part, TrackedCounter)]
 
     def _require_change(self, part: AnyCounter, config: Config) -> None:
         if isinstance(part, WindowedCounter):
@@ -217,7 +220,7 @@ class CounterRegistry:
 
     # Where sites are counted
 
-    def tracker_for(self, key: Key, peer: str = UNLIMITED) -> Counter:
+    def tracker_for(self, key: Key, peer: str = UNLIMITED) -> TrackedCounter:
         """Where a site's events of this key are counted: the counter or window, created if there is none, or for a
         series beyond the cap the overflow series. A rejected key changes nothing.
         """
@@ -232,13 +235,13 @@ class CounterRegistry:
         if key.is_window:
             parse_calendar(key.calendar).bounds(key.period)
         counter = self.counters.get(home.name) or self.create(home.name, config, peer)
-        tracker = counter if isinstance(counter, Counter) else self._window(counter, home, peer)
+        tracker = counter if isinstance(counter, TrackedCounter) else self._window(counter, home, peer)
         if overflows and tracker.coordinator.sites >= self._settings.max_sites:
             allowed = f"one of at most {self._settings.max_sites} beyond the label cap"
             raise InvalidParameter("counter", key.in_words, allowed)
         return tracker
 
-    def _window(self, counter: WindowedCounter, window: Key, peer: str) -> Counter:
+    def _window(self, counter: WindowedCounter, window: Key, peer: str) -> TrackedCounter:
         """A window that is opened, unless it is open."""
         if not window.is_window:
             raise InvariantBroken(f"no window of {counter.name!r}")

@@ -15,7 +15,7 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId, Outbox
 from countless.core.budget.rule import FREE, IN_FLIGHT
 from countless.core.messages import SiteId
-from countless.server.sessions.budgets.periods import BudgetPeriods
+from countless.server.kinds.budget_periods import BudgetPeriods
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED, Amounts
 
@@ -25,7 +25,7 @@ Find = Callable[[BudgetId], tuple[BudgetPeriods, BudgetCoordinator] | None]
 Dispatch = Callable[[BudgetId, Iterable[SiteId], Outbox], None]
 
 
-class BudgetLosses:
+class LostHolders:
     def __init__(
         self,
         find: Find,

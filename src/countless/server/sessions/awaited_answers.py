@@ -19,7 +19,7 @@ MAX_GROUP_AGE = 30  # times `silent_after`: at 5,000 answers a second a site wit
 AwaitedRound = Callable[[Key], int | None]  # the first round that was not answered; None: nothing is awaited
 
 
-class Owed:
+class AwaitedAnswers:
     """Time is what its owner says it is. An answer shows in the state of the core: see `AwaitedRound`."""
 
     __slots__ = ("_asked", "_group", "_group_began", "_moved", "_moved_at")

@@ -6,7 +6,7 @@ from typing import Protocol
 from countless.server.connection import Connection
 from countless.server.rate_limit import RateLimit
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.site_server import SiteServer
+from countless.server.site_server import SiteServer
 from countless.wire.frames import UpItem, decode_up
 
 MAX_SHORT_BYTES = 4_096  # of a frame: its items are handled in one go, at most some tens of milliseconds

@@ -4,7 +4,7 @@ The path of a report, all in the loop's thread except the save:
 
     connection -> on_frame -> CounterMessages -> Coordinator.receive -> Dispatcher -> CommitPipeline
                                                                                       | save, in its own thread
-    connection <------------------------ messages, Counter.publish <------------------+
+    connection <------------------------ messages, TrackedCounter.publish <------------------+
 
 A restart and a take-over of a shard are the same: `_recover` loads counters and sessions from the store, and every
 coordinator asks its sites for snapshots. Until they have connected and answered, or timed out, answers are `learning`.
@@ -21,23 +21,23 @@ from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot
 from countless.errors import ProtocolError
 from countless.server.connection import Connection
+from countless.server.kinds.budgets import Budgets
+from countless.server.kinds.counter import TrackedCounter
+from countless.server.kinds.counter_messages import CounterMessages
+from countless.server.kinds.counter_registry import CounterRegistry
+from countless.server.kinds.dispatcher import Dispatcher
+from countless.server.kinds.families import Families
+from countless.server.kinds.family_registry import FamilyRegistry
+from countless.server.kinds.family_tombstones import known_counts_of, known_items_of
+from countless.server.kinds.lifecycle import SessionLifecycle
+from countless.server.kinds.membership import Membership
+from countless.server.kinds.planner import Planner
+from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.kinds.windowed_family import AnyFamily
 from countless.server.refused_sites import RefusedSites
-from countless.server.sessions.budgets.budgets import Budgets
-from countless.server.sessions.counter import Counter
-from countless.server.sessions.counter_messages import CounterMessages
-from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.families.families import Families
-from countless.server.sessions.families.registry import FamilyRegistry
-from countless.server.sessions.families.tombstones import known_counts_of, known_items_of
-from countless.server.sessions.families.windowed_family import AnyFamily
-from countless.server.sessions.lifecycle import SessionLifecycle
-from countless.server.sessions.membership import Membership
-from countless.server.sessions.planner import Planner
-from countless.server.sessions.registry import CounterRegistry
-from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, Used
+from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
-from countless.server.sessions.windows.sweeps import WindowSweeps
-from countless.server.sessions.windows.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.sessions.sweeps import WindowSweeps
 from countless.server.settings import Config, Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import StateStore, Tombstone, What
@@ -82,7 +82,7 @@ class SiteServer:
         memberships = settings.max_memberships, settings.max_share
         self.sessions = SessionTable(
             Shares(settings.max_sites, settings.max_share),
-            Used(Amounts(*memberships), Amounts(*memberships)),
+            SessionUse(Amounts(*memberships), Amounts(*memberships)),
         )
         self.planner = Planner()
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
@@ -99,7 +99,7 @@ class SiteServer:
         self._wall_clock = wall_clock
         self._last_prune = clock()
         self._readings: deque[float] = deque(maxlen=tuning.clock_readings)  # of the wall clock
-        trackers: dict[str, Counter] = {}
+        trackers: dict[str, TrackedCounter] = {}
         self.health = SaveHealth(clock)
         self.health.on_change = self._notify_readers
         self._pipeline = CommitPipeline(store, self.health)

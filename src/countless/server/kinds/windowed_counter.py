@@ -13,19 +13,12 @@ from countless.core.messages import SiteId
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import (
-    Counter,
-    CounterFields,
-    OnChange,
-    PlanKey,
-    Traffic,
-    config_of,
-    state_of,
-)
-from countless.server.sessions.losses import Loss, Losses
-from countless.server.sessions.windows.closed import ClosedWindows
-from countless.server.sessions.windows.published import PublishedWindows
-from countless.server.sessions.windows.served import ServedWindows
+from countless.server.kinds.counter import CounterFields, PlanKey, TrackedCounter, config_of, state_of
+from countless.server.sessions.closed_windows import ClosedWindows
+from countless.server.sessions.kind import MessageCount, OnChange
+from countless.server.sessions.lost_sites import Loss, LostSites
+from countless.server.sessions.periodic import Periodic
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.settings import Config
 from countless.server.storage.rows import KeyRows, Publish, Rows, alone, value_of
 from countless.server.storage.save_health import SaveHealth
@@ -39,10 +32,10 @@ class WindowFields(NamedTuple):
     lost_until: int = 0  # ... and the later ones up to this
 
 
-class WindowedCounter(ServedWindows[Counter]):
+class WindowedCounter(Periodic[TrackedCounter]):
     """`CounterRegistry` opens, closes and drops windows.
 
-    It has `config` and `state`, like a `Counter`. A window has a row of its own, and while it is open also
+    It has `config` and `state`, like a `TrackedCounter`. A window has a row of its own, and while it is open also
     the rows of a counter:
 
     | row      | of each | value          |
@@ -66,14 +59,14 @@ class WindowedCounter(ServedWindows[Counter]):
         self._changed_windows: set[int] = set()
         key = Key(COUNTER, name, calendar_text(self.window_rule.calendar), ALL)
         super().__init__(key, wall_clock, fields.round, fields.departed, health, on_change)
-        self.traffic = Traffic(fields.departed, saved is None, wall_clock())
-        self._idle: Counter | None = None
+        self.traffic = MessageCount(fields.departed, saved is None, wall_clock())
+        self._idle: TrackedCounter | None = None
         self._answers: dict[int, Answer] = {}  # of open windows, as they are being saved
         self._published = self._snapshot()
         self._total: TotalAnswer | None = None  # of what is published, once a reader has asked for it
 
     @classmethod
-    def continuing(cls, before: Counter, config: Config, wall_clock: Callable[[], float]) -> "WindowedCounter":
+    def continuing(cls, before: TrackedCounter, config: Config, wall_clock: Callable[[], float]) -> "WindowedCounter":
         """Windows for a counter that has none, while no site counts it.
 
         They are kept from the next edge on: of the present one only a part will be counted in a window.
@@ -104,7 +97,7 @@ class WindowedCounter(ServedWindows[Counter]):
                 self.open[period] = self._tracker(period, config_of(key, rows), fields.floor, state_of(key, rows))
             else:
                 closed.append((period, fields.total))
-        self.closed, self.losses = ClosedWindows(closed), Losses(losses)
+        self.closed, self.losses = ClosedWindows(closed), LostSites(losses)
         self._answers = {period: tracker.coordinator.answer for period, tracker in self.open.items()}
         self.traffic.counted_before = self.known_total
         self._published = self._snapshot()
@@ -150,7 +143,7 @@ class WindowedCounter(ServedWindows[Counter]):
         return self.before + self.closed.total + sum(each.departed for each in self.open.values())
 
     @property
-    def tracker(self) -> Counter:
+    def tracker(self) -> TrackedCounter:
         """That of the present window, or of the latest one that is open; an unused one if there is none."""
         present = self.present
         period = max((each for each in self.open if each <= present), default=max(self.open, default=None))
@@ -173,7 +166,7 @@ class WindowedCounter(ServedWindows[Counter]):
         """With the same calendar. Windows that are open keep the config that they have."""
         self.config, self.sweep_at, self._total = config, -inf, None
 
-    def open_window(self, period: int) -> Counter:
+    def open_window(self, period: int) -> TrackedCounter:
         """Its tracker, for a window that is not open."""
         total = self.closed.get(period)
         floor = self.window_rule.floor_after(self.closed.last_before(period) or 0)
@@ -198,8 +191,8 @@ class WindowedCounter(ServedWindows[Counter]):
         floor: int,
         saved_state: PersistentState | None = None,
         expected_sites: int = 1,
-    ) -> Counter:
-        return Counter(
+    ) -> TrackedCounter:
+        return TrackedCounter(
             self.key.window(period),
             config,
             saved_state,
@@ -262,5 +255,5 @@ class WindowedCounter(ServedWindows[Counter]):
         return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)
 
 
-AnyCounter = Counter | WindowedCounter
+AnyCounter = TrackedCounter | WindowedCounter
 AnyAnswer = Answer | TotalAnswer

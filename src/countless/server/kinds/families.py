@@ -19,11 +19,11 @@ from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection
-from countless.server.sessions.families.family import ServedFamily
-from countless.server.sessions.families.label_shares import MEMBER_BYTES, Part, label_bytes, newest
-from countless.server.sessions.families.registry import FamilyRegistry
-from countless.server.sessions.families.session_labels import SessionLabels
-from countless.server.sessions.families.windowed_family import AnyFamily, WindowedFamily
+from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.family_registry import FamilyRegistry
+from countless.server.kinds.label_shares import MEMBER_BYTES, LabelUse, label_bytes, newest
+from countless.server.kinds.session_labels import SessionLabels
+from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
 from countless.server.storage.commit import CommitPipeline
@@ -111,7 +111,7 @@ class Families:
             return self._dispatch(family, outbox)
         return self._on_leave(session, connection, family, item)
 
-    def _on_report(self, session: Session, family: ServedFamily, report: Report) -> None:
+    def _on_report(self, session: Session, family: TrackedFamily, report: Report) -> None:
         site_id, known = session.site_id, family.coordinator.known
         member, labels = family.coordinator.saved_member(site_id), len(known)
         counts = {} if member is None else member.counts
@@ -121,7 +121,7 @@ class Families:
             self._shares.require_room(session.peer, size + label_bytes(new.difference(known)))
         outbox = family.coordinator.receive(site_id, report)
         if new:
-            self._shares.add(Part(family.key, site_id), session.peer, size)
+            self._shares.add(LabelUse(family.key, site_id), session.peer, size)
             self._shares.add_labels(family.key, session.peer, newest(known, labels))
         family.mark_site(site_id, [label for label, _ in report.counts])
         self._dispatch(family, outbox)
@@ -153,7 +153,7 @@ class Families:
         session.owed.note_progress()
         session.families.add(key)
         if is_new:
-            self._shares.add(Part(key, session.site_id), session.peer, MEMBER_BYTES)
+            self._shares.add(LabelUse(key, session.site_id), session.peer, MEMBER_BYTES)
         self._named.begin(session, key)
         family.traffic.add_up(size)
         family.mark_site(session.site_id)
@@ -167,7 +167,7 @@ class Families:
             self._dispatch(family, family.coordinator.set_rule(family.rule.steps))
         return None
 
-    def _on_leave(self, session: Session, connection: Connection, family: ServedFamily, leave: FamilyLeave) -> None:
+    def _on_leave(self, session: Session, connection: Connection, family: TrackedFamily, leave: FamilyLeave) -> None:
         key, site_id = family.key, session.site_id
         member = family.coordinator.saved_member(site_id)
         outbox = family.coordinator.leave(site_id, sync_of(leave))
@@ -200,13 +200,13 @@ class Families:
 
     def fits(self, session: Session, peer: str) -> bool:
         """Whether the peer has room for what the site has in families."""
-        size = sum(self._shares.size(Part(key, session.site_id)) for key in session.families)
+        size = sum(self._shares.size(LabelUse(key, session.site_id)) for key in session.families)
         return self._shares.bytes.fits(peer, size)
 
     def set_peer(self, session: Session, peer: str) -> None:
         """What the site has in families belongs to the peer of its present connection."""
         for key in session.families:
-            self._shares.move(Part(key, session.site_id), peer)
+            self._shares.move(LabelUse(key, session.site_id), peer)
 
     def end_connection(self, session: Session) -> None:
         self._named.end_connection(session)
@@ -247,7 +247,7 @@ class Families:
             windows.kept[min(periods)].mark()
 
     def _departed(
-        self, session: Session, family: ServedFamily, tombstones: list[Tombstone], are_new: bool = True
+        self, session: Session, family: TrackedFamily, tombstones: list[Tombstone], are_new: bool = True
     ) -> None:
         self._forget(session, family.key)
         family.coordinator.forget(session.site_id)
@@ -263,7 +263,7 @@ class Families:
     def _forget(self, session: Session, key: Key) -> None:
         session.families.discard(key)
         self._named.forget(session, key)
-        self._shares.remove(Part(key, session.site_id))
+        self._shares.remove(LabelUse(key, session.site_id))
 
     # Operators
 
@@ -288,7 +288,7 @@ class Families:
                 session.ignore(key)
                 self._pipeline.send(session.connection, FamilyReset(str(key)))
 
-    def _dispatch(self, family: ServedFamily, outbox: Outbox) -> None:
+    def _dispatch(self, family: TrackedFamily, outbox: Outbox) -> None:
         """Messages to sites without a connection are dropped: the core sends them again when the site joins."""
         family.mark()
         for site_id, message in outbox:

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from countless.core.messages import Report, Snapshot
 from countless.errors import InvalidParameter, PlanError
 from countless.server.connection import Connection
-from countless.server.sessions.counter import Counter
-from countless.server.sessions.dispatcher import Dispatcher
-from countless.server.sessions.families.registry import FamilyRegistry
-from countless.server.sessions.lifecycle import SessionLifecycle
-from countless.server.sessions.membership import Membership
+from countless.server.kinds.counter import TrackedCounter
+from countless.server.kinds.dispatcher import Dispatcher
+from countless.server.kinds.family_registry import FamilyRegistry
+from countless.server.kinds.lifecycle import SessionLifecycle
+from countless.server.kinds.membership import Membership
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import TombstoneShares
 from countless.server.storage.commit import CommitPipeline
@@ -22,7 +22,7 @@ class CounterMessages:
 
     def __init__(
         self,
-        trackers: Mapping[str, Counter],
+        trackers: Mapping[str, TrackedCounter],
         membership: Membership,
         families: FamilyRegistry,
         lifecycle: SessionLifecycle,

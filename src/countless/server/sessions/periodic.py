@@ -21,10 +21,10 @@ from typing import Generic, Protocol, TypeVar
 from countless.core.messages import SiteId
 from countless.core.windows.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
-from countless.server.sessions.counter import OnChange, Traffic, Watched
-from countless.server.sessions.losses import Loss, Losses
-from countless.server.sessions.windows.closed import ClosedWindows
-from countless.server.sessions.windows.published import PublishedWindows
+from countless.server.sessions.closed_windows import ClosedWindows
+from countless.server.sessions.kind import MessageCount, OnChange, Watched
+from countless.server.sessions.lost_sites import Loss, LostSites
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key, parse_calendar
 
@@ -53,10 +53,10 @@ class WindowTracker(Protocol):
 Tracker = TypeVar("Tracker", bound=WindowTracker)
 
 
-class ServedWindows(Watched, Generic[Tracker]):
+class Periodic(Watched, Generic[Tracker]):
     """The owner opens, closes and drops windows, and saves them. Readers see what was published last."""
 
-    traffic: Traffic
+    traffic: MessageCount
     _published: PublishedWindows
 
     def __init__(
@@ -74,7 +74,7 @@ class ServedWindows(Watched, Generic[Tracker]):
         self.calendar = parse_calendar(key.calendar)
         self.open: dict[int, Tracker] = {}  # by period
         self.closed = ClosedWindows()
-        self.losses = Losses()
+        self.losses = LostSites()
         self.first = first  # the first period that is kept
         self.before = before  # the total of earlier ones
         self.sweep_at = -inf  # by our clock: when `WindowSweeps` has to look at it

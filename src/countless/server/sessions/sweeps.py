@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, Generic, Protocol, TypeVar
 
+from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.session_table import Session, SessionTable
-from countless.server.sessions.windows.served import ServedWindows
 
 COUNTERS_PER_SLICE = 1000  # looked at in one go
 SWEPT_PER_SLICE = 100  # that have something to close: some milliseconds
 
 
-Windows = TypeVar("Windows", bound=ServedWindows[Any])
+Windows = TypeVar("Windows", bound=Periodic[Any])
 
 
 class Owner(Protocol[Windows]):

@@ -49,7 +49,7 @@ def newest(counts: MappingProxyType[str, int], before: int) -> list[str]:
     return list(islice(reversed(counts), len(counts) - before))[::-1]
 
 
-class Part(NamedTuple):
+class LabelUse(NamedTuple):
     """Of a family, or window; of a member if there is a site; of its connection if `numbers`."""
 
     key: Key
@@ -61,7 +61,7 @@ class LabelShares:
     """Bytes by peer.
 
     >>> shares = LabelShares(limit_mb=1, share=0.5)
-    >>> shares.add(Part(Key("family", "f"), SiteId("web", 1)), "token 1", 500_000)
+    >>> shares.add(LabelUse(Key("family", "f"), SiteId("web", 1)), "token 1", 500_000)
     >>> shares.require_room("token 2", 500_000)
     >>> shares.require_room("token 1", 1)
     Traceback (most recent call last):
@@ -74,10 +74,10 @@ class LabelShares:
     def __init__(self, limit_mb: int, share: float, nearly_full: float = TUNING.labels_nearly_full) -> None:
         self._nearly_full = nearly_full
         self.bytes = Amounts(limit_mb * 1_000_000, share)
-        self._parts: dict[Part, dict[str, int]] = {}  # bytes, by peer
+        self._parts: dict[LabelUse, dict[str, int]] = {}  # bytes, by peer
         self._peers: dict[Key, list[str]] = {}  # by window: of each of its labels, in their order
 
-    def parts(self) -> dict[Part, int]:
+    def parts(self) -> dict[LabelUse, int]:
         """The bytes of each, for tests."""
         return {part: self.size(part) for part in self._parts}
 
@@ -97,20 +97,20 @@ class LabelShares:
         except LimitReached as error:
             raise InvalidParameter("family", family, f"one that this process has used before: {error}") from error
 
-    def add(self, part: Part, peer: str, size: int) -> None:
+    def add(self, part: LabelUse, peer: str, size: int) -> None:
         if size:
             by_peer = self._parts.setdefault(part, {})
             by_peer[peer] = by_peer.get(peer, 0) + size
             self.bytes.add(peer, size)
 
-    def remove(self, part: Part) -> None:
+    def remove(self, part: LabelUse) -> None:
         for peer, size in self._parts.pop(part, {}).items():
             self.bytes.add(peer, -size)
 
-    def size(self, part: Part) -> int:
+    def size(self, part: LabelUse) -> int:
         return sum(self._parts.get(part, {}).values())
 
-    def move(self, part: Part, peer: str) -> None:
+    def move(self, part: LabelUse, peer: str) -> None:
         size = self.size(part)
         self.remove(part)
         self.add(part, peer, size)
@@ -120,12 +120,12 @@ class LabelShares:
     def add_labels(self, key: Key, peer: str, labels: Iterable[str]) -> None:
         """Labels that a family, or window, did not know. They are given in the order of its counts."""
         labels = list(labels)
-        self.add(Part(key), peer, label_bytes(labels))
+        self.add(LabelUse(key), peer, label_bytes(labels))
         if key.is_window:
             self._peers.setdefault(key, []).extend([peer] * len(labels))
 
     def remove_labels(self, key: Key) -> None:
-        self.remove(Part(key))
+        self.remove(LabelUse(key))
         self._peers.pop(key, None)
 
     def drop_window(self, window: Key, counts: Mapping[str, int], family: Key, new: set[str]) -> None:
