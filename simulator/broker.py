@@ -441,8 +441,9 @@ class SimulatedNatsTransport(NatsTransport):
         notify: Callable[[], None],
         clock: Callable[[], float],
         new_name: Callable[[], str],
+        rng: RandomSource,
     ) -> None:
-        super().__init__(Broker.parse("nats://simulated"), site, clock, new_name)
+        super().__init__(Broker.parse("nats://simulated"), site, clock, new_name, rng)
         self.notify = notify
         self._shard_count = shards
         self._open_socket = open_socket

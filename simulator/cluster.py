@@ -19,7 +19,6 @@ from countless.server.cluster.router import POLL, answer_in, answers_after, poll
 from countless.server.cluster.surroundings import Surroundings
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.api.openapi import routes_of
-from countless.server.kinds.planner import Planner
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
 from countless.wire.frames import decode_down
@@ -37,7 +36,7 @@ from simulator.coordinator import TICK_S, Conditions, Endpoint, unowned
 from simulator.network import DOWN
 from simulator.reader import OnEvent
 from simulator.restore import Knowledge
-from simulator.virtual_loop import InlineExecutor, TakesTurns, new_group
+from simulator.virtual_loop import TakesTurns, new_group
 
 SHARDS = 2
 LEASE_S = 20.0
@@ -82,7 +81,11 @@ class MemberProcess:
         while self.member is None:
             try:
                 self.member = await Member.join_on(
-                    *(self.connection, bucket, settings, _app_for, self._surroundings),  # type: ignore[arg-type]
+                    self.connection,  # type: ignore[arg-type]
+                    bucket,
+                    settings,
+                    _app_for,
+                    self._surroundings,
                 )
             except TimeoutError:
                 await asyncio.sleep(1.0)
@@ -125,7 +128,6 @@ class MemberProcess:
 
 
 def _app_for(server: SiteServer) -> Starlette:
-    server.planner = Planner(InlineExecutor())
     app = Starlette(routes=routes_of([POLL]))
     app.state.server, app.state.access = server, ForwardedAuth()
     return app
@@ -273,5 +275,5 @@ class Cluster:
             wire = Wire(self._conditions.delay)
             return SiteSocket(self._broker, wire, transport.notify, watch, endpoint.record)
 
-        new_name = self._conditions.new_name
-        return SimulatedNatsTransport(endpoint.site, SHARDS, open_socket, notify, self._loop.time, new_name)
+        new_name, rng = self._conditions.new_name, self._conditions.tuning.rng
+        return SimulatedNatsTransport(endpoint.site, SHARDS, open_socket, notify, self._loop.time, new_name, rng)

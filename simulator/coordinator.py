@@ -12,7 +12,6 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.random_source import RandomSource
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.answers.sums import answer_changes
-from countless.server.kinds.planner import Planner
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.settings import Settings
@@ -25,7 +24,6 @@ from simulator.network import Link, LinkTransport
 from simulator.reader import OnEvent
 from simulator.restore import Knowledge
 from simulator.stores import Disk, Store, new_store
-from simulator.virtual_loop import InlineExecutor
 
 _PEER = "token 1"  # of all processes
 TICK_S = 5.0  # as production's, a quarter of the time after which a site is silent
@@ -149,7 +147,6 @@ class CoordinatorProcess:
         settings = replace(self._conditions.settings, after_restore=self.restoring)
         self._server = SiteServer(self._disk, settings, loop.time, self._wall_clock, self._conditions.tuning)
         self.started = loop.time()
-        self._server.planner = Planner(InlineExecutor())
         self._tasks = [loop.create_task(self._server.run()), loop.create_task(self._tick())]
         self._up = True
 
@@ -238,7 +235,9 @@ class CoordinatorProcess:
             if not self._up:
                 raise ConnectionLost("no coordinator")
             watch = partial(endpoint.watch, transport)
-            link = Link(transport, self._conditions.delay, watch, endpoint.record)
+            link = Link(
+                transport, self._conditions.delay, watch, endpoint.record, self._conditions.tuning.max_frame_bytes
+            )
             self._links.append(link)
             self._tasks.append(asyncio.get_running_loop().create_task(self._serve(self._server, link)))
             return link
@@ -256,7 +255,8 @@ class CoordinatorProcess:
         frame = await link.arrived.get()
         if frame is None:
             return None
-        hello, *rest = decode_up(frame)
+        max_bytes = self._conditions.tuning.max_frame_bytes
+        hello, *rest = decode_up(frame, max_bytes)
         if not isinstance(hello, Hello):
             raise TypeError(hello)
         try:
@@ -269,7 +269,7 @@ class CoordinatorProcess:
         try:
             server.on_frame(session, link, rest, len(frame))
             while (frame := await link.arrived.get()) is not None:
-                server.on_frame(session, link, decode_up(frame), len(frame))
+                server.on_frame(session, link, decode_up(frame, max_bytes), len(frame))
         finally:
             del self._sessions[link]
             if self._server is server and self._up:

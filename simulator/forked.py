@@ -46,9 +46,13 @@ def inherited(
     page, lock = WipedPage(), ClientLock()
     lock.page = page
     loop = ClientLoop(
-        *(client._site_id, {}, lock, transport, client._on_status, client._renew_incarnation),
-        clock=client._clock,
-        wall_clock=client._wall_clock,
+        client._site_id,
+        {},
+        lock,
+        transport,
+        client._on_status,
+        client._renew_incarnation,
+        surroundings=client._surroundings,
     )
     pairs: list[tuple[object, object]] = [
         *others,
@@ -56,6 +60,7 @@ def inherited(
         (client._changed, Condition(lock)),
         (client._loop, loop),
         (client._thread, client._thread),
+        (client._surroundings.rng, client._surroundings.rng),
         (client._budgets, {}),  # it would share its values with the copy
         (client._members, {}),  # they belong to the sessions of the parent; the child makes its own
         (NONE_ASIDE, NONE_ASIDE),

@@ -40,12 +40,14 @@ class Link:
         delay: Callable[[], float],
         watch: Callable[[list[DownItem]], None],
         record: Callable[[int, bytes], None],
+        max_frame_bytes: int,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._listener = listener
         self._delay = delay
         self._watch = watch  # is told what the coordinator sends
         self._record = record  # of frames: their direction, and their bytes
+        self._max_frame_bytes = max_frame_bytes
         self._arrival = [0.0, 0.0]  # of the last frame in each direction
         self._under_way: tuple[deque[Arrival], deque[Arrival]] = deque(), deque()
         self._held_until = 0.0  # frames to the coordinator
@@ -71,7 +73,7 @@ class Link:
     def send(self, items: list[DownItem]) -> None:
         if self._server_open:
             self._watch(items)
-            for frame in encode_frames(items):
+            for frame in encode_frames(items, self._max_frame_bytes):
                 self._record(DOWN, frame)
                 self._travel(DOWN, self._listener.on_frame, self, frame)
 

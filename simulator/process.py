@@ -18,6 +18,7 @@ from countless.client.durable.state import DurableState
 from countless.client.durable.word_file import StateError
 from countless.client.session.loop import ClientLoop
 from countless.client.session.wakeup import Wakeup
+from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.core.family.messages import Steps
@@ -136,11 +137,10 @@ class SimulatedClient(Client):
         endpoint: Endpoint | Broker,
         site: str,
         state_dir: Path | None,
-        wall_clock: Callable[[], float],
+        surroundings: ClientSurroundings,
     ) -> None:
         self._driver = driver
-        events = asyncio.get_running_loop()
-        super().__init__(endpoint, None, site, state_dir, wall_clock=wall_clock, clock=events.time)
+        super().__init__(endpoint, None, site, state_dir, surroundings=surroundings)
 
     def _open_transport(self, site: str | None = None) -> Transport:
         return self._driver.transport
@@ -247,7 +247,7 @@ class Process:
         state_dir: Path | None,
         endpoint: Endpoint | Broker,
         open_transport: Callable[["Process", str], OpenTransport],
-        wall_clock: Callable[[], float],
+        surroundings: ClientSurroundings,
         on_killed: Callable[["Process"], None],
     ) -> None:
         self.site = site
@@ -258,12 +258,13 @@ class Process:
         self.epsilon = 0.0  # of its families
         self.copied = False  # its state_dir was, so that another process may deliver in its name
         self.accepted = False  # the coordinator has opened a session for it
-        self._true_clock = wall_clock
+        self._true_clock = surroundings.wall_clock
+        self._surroundings = surroundings._replace(wall_clock=self.wall_clock)
         self._sharded = isinstance(endpoint, Broker)
         self._open_transport = open_transport
         self._events = asyncio.get_running_loop()
         self.driver = LoopDriver(open_transport(self, site), lambda: None, self.fuse)
-        self.client = SimulatedClient(self.driver, endpoint, site, state_dir, self.wall_clock)
+        self.client = SimulatedClient(self.driver, endpoint, site, state_dir, self._surroundings)
         self.budgets: dict[str, BudgetPart] = {}  # a client forgets those that its program has forgotten
         self.recoveries: dict[Path, LoopDriver] = {}
         self.refused: set[Path] = set()  # files that cannot be delivered
@@ -279,6 +280,7 @@ class Process:
         child.driver = LoopDriver(child._open_transport(child, child.site), lambda: None, child.fuse)
         child.recoveries, child.open_files, child.refused = {}, [], set(self.refused)
         child.accepted = child.retrying = False
+        child._surroundings = self._surroundings._replace(wall_clock=child.wall_clock)
         others = [(self, child), (self.driver, child.driver), (self._events, self._events)]
         child.client, child.budgets = inherited(self.client, self.budgets, child.driver.transport, others)
         forks.register(child.client, close_at_exit=False)
@@ -321,7 +323,7 @@ class Process:
         on_done = partial(self._on_delivered, path, file)
         open_transport = self._open_transport(self, str(file.site_id.site))
         driver = self.recoveries[path] = LoopDriver(open_transport, lambda: on_done(delivery), self.fuse)
-        delivery = OrphanDelivery(file, driver.transport, self._events.time, self.wall_clock, self._sharded)
+        delivery = OrphanDelivery(file, driver.transport, self._surroundings, self._sharded)
         if delivery.needed:
             driver.start(delivery.loop)
             delivery.loop.leave()

@@ -7,17 +7,12 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import get_ident
-from types import ModuleType
 from typing import NamedTuple
 
-from countless import randomness
-from countless.core.family import rule as family_rule
 from countless.errors import InvariantBroken
 from countless.randomness import SeededRandom
 from countless.schemes import registry
 from countless.schemes.planned import PlannedScheme
-from countless.wire import frames
 from simulator.spending import BUDGETS
 from simulator.virtual_loop import VirtualLoop
 from simulator.world import DAY_S, DISTRIBUTION, Profile, World
@@ -131,12 +126,7 @@ class Trial(NamedTuple):
         rng = SeededRandom(self.seed).spawn("world")
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)
         try:
-            with (
-                _replaced(PROFILES[self.profile]),
-                _seeded(rng.spawn("system")),
-                _silent(),
-                TemporaryDirectory() as directory,
-            ):
+            with _silent(), TemporaryDirectory() as directory:
                 return loop.run_until_complete(self._play(loop, rng, Path(directory)))
         except Exception as error:
             command = f"PYTHONHASHSEED=0 python -m simulator {self.options}"
@@ -192,34 +182,3 @@ def _silent() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
-
-
-@contextmanager
-def _seeded(rng: SeededRandom) -> Iterator[None]:
-    """The random numbers of production come from the seed; not those of other threads, such as a client in a test."""
-    kind, mine = randomness.SystemRandom, get_ident()
-    randbelow, random = kind.randbelow, kind.random
-    kind.randbelow = lambda self, n: rng.randbelow(n) if get_ident() == mine else randbelow(self, n)  # type: ignore[method-assign]
-    kind.random = lambda self: rng.random() if get_ident() == mine else random(self)  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        kind.randbelow, kind.random = randbelow, random  # type: ignore[method-assign]
-
-
-@contextmanager
-def _replaced(profile: Profile) -> Iterator[None]:
-    """Small limits, so that few events reach them."""
-
-    replaced: list[tuple[ModuleType, str, object]] = [
-        (frames, "MAX_FRAME_BYTES", profile.frame_bytes),
-        (family_rule, "DEFAULT_KEEP", {"minute": 3}),
-    ]
-    before = [getattr(module, name) for module, name, _ in replaced]
-    for module, name, value in replaced:
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for (module, name, _), value in zip(replaced, before, strict=True):
-            setattr(module, name, value)

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 from countless.client.client import Client
 from countless.client.counter import Counter as CountlessCounter
+from countless.client.surroundings import ClientSurroundings
 from countless.core.calendar import Per
 from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken
+from countless.randomness import SystemRandom
 from countless.server.settings import Settings
 from countless.server.tuning import Tuning
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
@@ -28,6 +30,7 @@ from simulator.reader import Reader
 from simulator.spending import Spending
 from simulator.transcript import Transcript
 from simulator.truth import Label, Truth, Undelivered, known_counts, known_labels
+from simulator.virtual_loop import InlineExecutor
 
 START_S = 30_000_000 * 60.0
 DAY_S = 86_400.0
@@ -40,6 +43,21 @@ _SOON_S = 0.03  # a session sends 5 ms after an event
 _MAX_UNREST_S = 600.0  # until all is quiet, once everything is healed
 _LOOK_S = 4.0  # whether it is
 _CLUSTER_FAULTS = 2.0  # as many for each one that a single coordinator has: most do no harm
+
+
+class OneStream(SystemRandom):
+    """All random numbers of production, in the order in which they are drawn."""
+
+    __slots__ = ("_rng",)
+
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
+
+    def randbelow(self, n: int) -> int:
+        return self._rng.randbelow(n)
+
+    def random(self) -> float:
+        return self._rng.random()
 
 
 @dataclass(frozen=True)
@@ -134,6 +152,8 @@ class World:
             nats_lease=LEASE_S,
         )
         names = rng.spawn("names")
+        random = OneStream(rng.spawn("system"))
+        self._surroundings = ClientSurroundings(self._loop.time, self.true_clock, random, profile.frame_bytes)
         conditions = Conditions(
             settings,
             Tuning(
@@ -141,6 +161,10 @@ class World:
                 clock_readings=2,
                 labels_nearly_full=label_room / (1e6 * settings.max_label_mb),
                 sum_interval_s=1.0,
+                max_frame_bytes=profile.frame_bytes,
+                family_windows=3,
+                rng=random,
+                planning=InlineExecutor,
             ),
             disk_is_full=lambda: self.disk_is_full,
             delay=self._delay,
@@ -259,8 +283,9 @@ class World:
             return
         place = place or self._places[self._rng.randbelow(len(self._places))]
         state_dir = None if self._directory is None else self._directory / place.directory
-        outside = (self.service.endpoint, self._transport_of, self.true_clock)
-        process = Process(place.site, state_dir, *outside, self._on_killed)
+        process = Process(
+            place.site, state_dir, self.service.endpoint, self._transport_of, self._surroundings, self._on_killed
+        )
         process.offset = self._choose(self.profile.jumps) if not self._rng.randbelow(4) else 0.0
         if self.profile.families:
             process.epsilon = self._choose(EPSILONS)

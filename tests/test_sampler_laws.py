@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from countless.client.session import protocol
+from countless.client.surroundings import ClientSurroundings
 from countless.core import binomial as binomial_module
 from countless.core.binomial import binomial
 from countless.core.family.messages import SetSteps, Steps
@@ -25,7 +26,7 @@ from countless.privacy import finite, noise
 from countless.privacy.finite import asking, sampled
 from countless.privacy.noise import bernoulli_exp, discrete_laplace
 from countless.privacy.sparse_vector import SparseVector
-from countless.randomness import SystemRandom, geometric_from_uniform
+from countless.randomness import geometric_from_uniform
 from countless.schemes import dithered
 from countless.schemes.dithered import DitheredEstimator
 from countless.schemes.offsets import OffsetTable
@@ -371,8 +372,7 @@ def test_incarnations_are_uniform(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_700_000_000
 
     def incarnation(rng: Branching) -> int:
-        monkeypatch.setattr(SystemRandom, "randbelow", lambda _, n: rng.randbelow(n))
-        return protocol.new_incarnation(now)
+        return protocol.new_incarnation(ClientSurroundings(wall_clock=lambda: now, rng=rng))
 
     assert exact_law(incarnation) == uniform(first_of(now + second) + low for second in range(4) for low in range(8))
 

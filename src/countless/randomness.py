@@ -55,6 +55,9 @@ class SystemRandom:
         return self
 
 
+SYSTEM_RANDOM = SystemRandom()
+
+
 class SeededRandom:
     """Reproducible random numbers: the same seed and labels give the same draws on every machine.
 

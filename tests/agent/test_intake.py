@@ -13,6 +13,7 @@ from countless.agent.rules import WindowRules
 from countless.agent.statsd import Reason
 from countless.client.client import Client
 from countless.client.counter import LABEL_CAP
+from countless.client.surroundings import REAL
 from countless.client.transport.endpoint import Endpoint
 from support.local_counters import counts_of
 
@@ -117,7 +118,9 @@ def test_first_dropped_line_of_each_reason_is_logged(caplog: pytest.LogCaptureFi
 
 def test_rules_decide_which_counters_have_windows() -> None:
     now = 490_123 * 3600.0
-    client = Client(Endpoint.parse("http://127.0.0.1:9"), None, "here", wall_clock=lambda: now)
+    client = Client(
+        Endpoint.parse("http://127.0.0.1:9"), None, "here", surroundings=REAL._replace(wall_clock=lambda: now)
+    )
     intake = Intake(client, "web.", rules=WindowRules(["web.quiet=none", "web.*=hour"]))
     intake.datagrams([b"jobs:2|c\njobs:3|c|#queue:a\nquiet:4|c"])
     now += 3600

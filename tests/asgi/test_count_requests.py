@@ -18,6 +18,7 @@ from starlette.websockets import WebSocket
 import countless
 from countless.asgi import CountRequests
 from countless.client.client import Client
+from countless.client.surroundings import REAL
 from countless.client.transport.endpoint import Endpoint
 from support.local_counters import counts_of
 from support.service import TIMEOUT_S
@@ -171,7 +172,8 @@ async def test_failing_application_raises_and_is_counted_as_status_500(client: c
 
 
 def test_requests_are_counted_in_windows() -> None:
-    client = Client(Endpoint.parse("http://127.0.0.1:1"), None, "here", wall_clock=lambda: 490_123 * 3600.0)
+    surroundings = REAL._replace(wall_clock=lambda: 490_123 * 3600.0)
+    client = Client(Endpoint.parse("http://127.0.0.1:1"), None, "here", surroundings=surroundings)
     app = CountRequests(Starlette(routes=[Route("/", hello)]), client, per="hour")
     assert TestClient(app).get("/").status_code == 200
     assert list(counted(client)) == ['requests{method="GET",route="/",status="200"}@hour:490123']

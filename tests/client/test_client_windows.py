@@ -9,6 +9,7 @@ import pytest
 import countless
 from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
+from countless.client.surroundings import REAL
 from countless.client.transport.endpoint import Endpoint
 from countless.errors import InvalidParameter
 from countless.wire.keys import Key
@@ -35,7 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def client(clock: Clock, unused_url: str) -> Iterator[Client]:
-    client = Client(Endpoint.parse(unused_url), None, "here", wall_clock=clock)
+    client = Client(Endpoint.parse(unused_url), None, "here", surroundings=REAL._replace(wall_clock=clock))
     yield client
     client.close(0)
 
@@ -148,7 +149,7 @@ def files(directory: Path) -> list[dict[str, int]]:
 
 
 def test_windows_of_a_killed_process_are_in_its_file(clock: Clock, unused_url: str, tmp_path: Path) -> None:
-    client = Client(Endpoint.parse(unused_url), None, "here", tmp_path, wall_clock=clock)
+    client = Client(Endpoint.parse(unused_url), None, "here", tmp_path, surroundings=REAL._replace(wall_clock=clock))
     hits = client.counter("hits", per="hour")
     hits.add(3)
     hits.inc()
@@ -163,7 +164,13 @@ def test_forked_child_counts_windows_of_its_own(
     clock: Clock, unused_url: str, tmp_path: Path, durable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Client, "_start", lambda self: None)  # a forked child has no threads
-    client = Client(Endpoint.parse(unused_url), None, "here", tmp_path if durable else None, wall_clock=clock)
+    client = Client(
+        Endpoint.parse(unused_url),
+        None,
+        "here",
+        tmp_path if durable else None,
+        surroundings=REAL._replace(wall_clock=clock),
+    )
     hits = client.counter("hits", per="hour")
     client.counter("plain").add(9)
     hits.add(3)

@@ -15,6 +15,7 @@ from countless.client.durable.record_names import RecordName
 from countless.client.durable.word_file import CHUNK_BYTES
 from countless.client.families.local_family import LocalFamily
 from countless.client.local_windows import LocalFamilyWindows
+from countless.client.surroundings import REAL
 from countless.client.transport.endpoint import Endpoint
 from countless.core.family.messages import UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
@@ -155,7 +156,9 @@ def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_c
 
 @pytest.fixture
 def client(unused_url: str) -> Iterator[Client]:
-    client = Client(Endpoint.parse(unused_url), None, "here", wall_clock=lambda: MINUTE * 60.0)
+    client = Client(
+        Endpoint.parse(unused_url), None, "here", surroundings=REAL._replace(wall_clock=lambda: MINUTE * 60.0)
+    )
     yield client
     client.close(0)
 

@@ -7,6 +7,7 @@ from time import time
 import pytest
 
 from countless.client.client import Client
+from countless.client.surroundings import REAL
 from countless.client.transport.endpoint import Endpoint
 from countless.core.budget.decision import Reason
 from countless.core.calendar import Calendar
@@ -34,7 +35,8 @@ class Site:
 
     def __init__(self, server: Server, name: str) -> None:
         self.set_clock(0)
-        self.client = Client(Endpoint.parse(server.url), None, name, wall_clock=lambda: self.now)
+        surroundings = REAL._replace(wall_clock=lambda: self.now)
+        self.client = Client(Endpoint.parse(server.url), None, name, surroundings=surroundings)
         self.budget = self.client.budget("tokens")
 
     def set_clock(self, month: int, seconds_to_its_end: float = 10 * 86_400.0) -> None:

@@ -6,7 +6,6 @@ A failure prints the command that repeats it.
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from countless.core.family.state import PersistentState
 from countless.core.messages import SiteId
 from countless.core.periods.site import SitePeriods
 from countless.errors import InvariantBroken, ProtocolError
-from countless.randomness import SystemRandom
 from countless.schemes.sampled import Sampled
 from countless.server import site_server
 from countless.server.kinds.family import TrackedFamily
@@ -71,23 +69,6 @@ def test_same_seed_repeats_every_message(profile: str) -> None:
     assert Trial.drawn(3, profile).run() == Trial.drawn(3, profile).run()
 
 
-def test_seed_does_not_depend_on_other_threads() -> None:
-    trial, done = Trial.drawn(3, "small frames", "memory"), Event()
-
-    def draw() -> None:
-        while not done.wait(0.001):
-            SystemRandom().random()
-            SystemRandom().randbelow(2)
-
-    alone, thread = trial.run(), Thread(target=draw)
-    thread.start()
-    try:
-        assert trial.run() == alone
-    finally:
-        done.set()
-        thread.join()
-
-
 def test_seed_does_not_depend_on_plans_of_earlier_seeds() -> None:
     trial = Trial.drawn(14, "counters", "memory")._replace(scheme="sampled")
     for cache in Sampled.caches:
@@ -112,7 +93,7 @@ def test_every_kind_of_fault_happens() -> None:
 def forgets_to_split_known_counts(patch: pytest.MonkeyPatch) -> None:
     """What a process with many counters is told is one item, larger than a frame."""
 
-    def one_item(known: Iterable[tuple[str, int]]) -> list[IncarnationRetired]:
+    def one_item(known: Iterable[tuple[str, int]], least: int, max_bytes: int) -> list[IncarnationRetired]:
         return [IncarnationRetired(tuple(known))]
 
     patch.setattr(site_server, "retired_items", one_item)

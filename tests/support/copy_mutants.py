@@ -1,5 +1,7 @@
 """Mistakes with copies of a state_dir, as they once were in the code; seeds must find each."""
 
+from itertools import count
+
 import pytest
 
 from countless.client.durable import count_file
@@ -10,6 +12,7 @@ from countless.server.connection import Connection
 from countless.server.sessions.session_table import Session
 from countless.server.site_server import SiteServer
 from countless.wire.frames import BudgetDownItem, Inherited, UpItem
+from countless.wire.incarnations import successor_of
 
 
 def believes_that_a_site_has_left_when_a_copy_of_it_has(patch: pytest.MonkeyPatch) -> None:
@@ -27,7 +30,8 @@ def hands_in_from_a_copy_on_the_same_boot(patch: pytest.MonkeyPatch) -> None:
 
 
 def continues_every_copy_as_an_incarnation_of_its_own(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(protocol, "successor_of", lambda incarnation, least: protocol.new_incarnation(0.0, least))
+    copies = count(1)
+    patch.setattr(protocol, "successor_of", lambda number, least: successor_of(number + next(copies), least))
 
 
 def gives_back_what_was_granted_to_the_process_that_it_delivers(patch: pytest.MonkeyPatch) -> None:

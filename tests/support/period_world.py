@@ -16,6 +16,7 @@ from threading import RLock
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
 from countless.client.session.protocol import SessionRetired, SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost
 from countless.core.budget.messages import Ask
 from countless.core.budget.rule import BudgetRule
@@ -57,7 +58,7 @@ class Site(Stream):
         """A new process that knows nothing of the one before it."""
         site_id = SiteId(self.name, next(self.world.incarnations))
         self.lock = RLock()
-        self.session = SiteSession(site_id, self.lock, lambda: None, self.world.clock)
+        self.session = SiteSession(site_id, self.lock, lambda: None, ClientSurroundings(self.world.clock))
         link = BudgetLink(self._queue, lambda: True, lambda number: None, clock=self.wall_clock)
         self.budget = BudgetPart("tokens", site_id, self.lock, link)
         self.session.add_budget("tokens", self.budget)

@@ -20,6 +20,7 @@ from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget, OrphanedBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.session.protocol import SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
@@ -75,7 +76,7 @@ class Recovery(period_world.Site):
 
     def start(self) -> None:
         self.lock = RLock()
-        self.session = SiteSession(self._file.site_id, self.lock, lambda: None, self.world.clock)
+        self.session = SiteSession(self._file.site_id, self.lock, lambda: None, ClientSurroundings(self.world.clock))
         self.session.add_budget("tokens", OrphanedBudget(each for each in self._file.budgets if each.incarnation))
         self.session.leave()
         self.disconnect()

@@ -13,6 +13,7 @@ from countless.client.kinds.counter import CounterMember
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows, spread_of
 from countless.client.session.protocol import SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
@@ -34,7 +35,7 @@ class Process(Stream):
         site_id = SiteId(site, next(world.incarnations))
         self.lock = RLock()
         self.world = world
-        self.session = SiteSession(site_id, self.lock, lambda: None, world.clock)
+        self.session = SiteSession(site_id, self.lock, lambda: None, ClientSurroundings(world.clock))
         self.disconnect()
         self.site = site
         self.offset = 0.0  # of its wall clock

@@ -17,7 +17,7 @@ import socket
 from functools import cached_property, partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
-from time import monotonic, time
+from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -29,8 +29,8 @@ from countless.client.families.local_family import ClientDistribution, LabelOfFa
 from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
 from countless.client.local_windows import LocalFamilyWindows
+from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.endpoint import Endpoint
-from countless.clock import Clock, steady_clock
 from countless.core.calendar import Calendar, Per, calendar_of, require_calendar
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
@@ -116,10 +116,9 @@ class Client(LocalState):
         state_dir: Path | None = None,
         *,
         disabled: bool = False,
-        wall_clock: Clock = time,
-        clock: Clock = steady_clock,
+        surroundings: ClientSurroundings = REAL,
     ) -> None:
-        super().__init__(endpoint, token, site, state_dir, disabled=disabled, wall_clock=wall_clock, clock=clock)
+        super().__init__(endpoint, token, site, state_dir, disabled, surroundings)
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
         self._used_families: dict[str, tuple[LocalFamily | LocalFamilyWindows, CalendarFields]] = {}  # by name
         self._client_budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()

@@ -23,7 +23,6 @@ from threading import RLock
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import MAX_INCREMENT, Site, require_increment
 from countless.errors import InvalidParameter
-from countless.randomness import SystemRandom
 
 Deliver = Callable[[Site, tuple[UpMessage, ...]], None]
 
@@ -161,7 +160,7 @@ class LocalCounter:
         rest = 0 if delivered is None else max(0, now - delivered)
         self._offset -= now - rest
         self._earlier += now - rest
-        self._site = Site(self._site.counter, site_id, SystemRandom(), count=rest)
+        self._site = Site(self._site.counter, site_id, self._site.rng, count=rest)
         self.announced = False
         if self._deliver is not None:
             self._set_threshold(rest)

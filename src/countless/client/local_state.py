@@ -24,10 +24,10 @@ from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows, LocalFamilyWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin, new_incarnation
+from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import Transport
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketTransport
-from countless.clock import Clock
 from countless.core.budget.messages import Ask
 from countless.core.calendar import Calendar
 from countless.core.family.messages import UpMessage as FamilyMessage
@@ -35,7 +35,6 @@ from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
-from countless.randomness import SystemRandom
 from countless.wire.frames import BudgetLeave
 from countless.wire.keys import ALL, BUDGET, COUNTER, FAMILY, Key, calendar_text, validate_budget, validate_name
 from countless.wire.nats_url import Broker
@@ -58,18 +57,16 @@ class LocalState:
         token: str | None,
         site: str,
         state_dir: Path | None,
-        *,
         disabled: bool,
-        wall_clock: Clock,
-        clock: Clock,
+        surroundings: ClientSurroundings,
     ) -> None:
         self._endpoint = endpoint
         self._site = site
         self._last_error: str | None = None
         self._token = token
         self._disabled = disabled
-        self._wall_clock = wall_clock  # decides to which window an event belongs, and a request to which period
-        self._clock = clock
+        self._surroundings = surroundings
+        self._clock, self._wall_clock = surroundings.clock, surroundings.wall_clock
         self._lock = forks.ClientLock()
         self._local_counters: dict[Key, LocalCounter] = {}  # and windows
         self._windows: dict[Key, LocalCounterWindows | LocalFamilyWindows] = {}  # by the key of all windows together
@@ -82,7 +79,7 @@ class LocalState:
         self._durable = None if state_dir is None or disabled else self._open_state_dir(state_dir)
 
     def _new_incarnation(self) -> None:
-        self._site_id = SiteId(self._site, new_incarnation(self._wall_clock()))
+        self._site_id = SiteId(self._site, new_incarnation(self._surroundings))
         self._thread: Thread | None = None
         self._postponed = False  # there is something to deliver, and no thread yet
         self._changed = Condition(self._lock)  # something was acknowledged, or the thread has ended
@@ -95,8 +92,7 @@ class LocalState:
             self._renew_incarnation,
             self._budgets,
             self._windows,
-            self._clock,
-            self._wall_clock,
+            self._surroundings,
             origin=self._origin,
         )
         self._watches: WeakSet[Watch] = WeakSet()
@@ -122,7 +118,7 @@ class LocalState:
         with self._lock:
             if key not in self._local_counters:
                 trigger = _DISABLED_TRIGGER if self._disabled else None
-                site = Site(str(key), self._site_id, SystemRandom(), trigger=trigger)
+                site = Site(str(key), self._site_id, self._surroundings.rng, trigger=trigger)
                 deliver = partial(self._deliver_of_site, key)
                 made = (
                     LocalCounter(site, self._lock, deliver, lambda: self._lock.page.endless(count(1)))

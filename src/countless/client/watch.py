@@ -16,6 +16,7 @@ from countless.client.api import AnswerStream, ApiClient
 from countless.client.session.backoff import Backoff
 from countless.core.threshold import Threshold, Verdict
 from countless.errors import InvalidParameter, ServiceError
+from countless.randomness import SYSTEM_RANDOM
 from countless.wire.keys import validate_name
 
 log = logging.getLogger("countless")
@@ -29,7 +30,7 @@ def follow(api: ApiClient, counter: str, on_lost: Callable[[str], object]) -> It
 
     Raises ServiceError if there is no first connection, or if the coordinator refuses: the counter was deleted.
     """
-    backoff = Backoff()
+    backoff = Backoff(SYSTEM_RANDOM)
     stream = api.watch(counter, READ_TIMEOUT_S)
     while True:
         try:
@@ -98,7 +99,7 @@ class Watch:
         return {"streaming": self._stream is not None, "running": self._thread.is_alive()}
 
     def _run(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(SYSTEM_RANDOM)
         while not self._ended.is_set():
             try:
                 self._stream = self._api.watch(self._counter, READ_TIMEOUT_S)

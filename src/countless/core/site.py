@@ -41,13 +41,13 @@ class Site:
     """
 
     __slots__ = (
-        "_rng",
         "_trigger_from",
         "_trigger_state",
         "count",
         "counter",
         "crossings",
         "next_at",
+        "rng",
         "round",
         "site_id",
         "trigger",
@@ -61,7 +61,7 @@ class Site:
         self.count = count
         self.round = 0
         self.crossings = 0
-        self._rng = rng
+        self.rng = rng
         self._adopt(trigger or EveryNth(1), count)
 
     def __repr__(self) -> str:
@@ -74,7 +74,7 @@ class Site:
     def _adopt(self, trigger: Trigger, from_count: int) -> None:
         self.trigger = trigger
         self._trigger_from = from_count
-        self._trigger_state = trigger.start(from_count, self._rng)
+        self._trigger_state = trigger.start(from_count, self.rng)
         self.next_at = self._trigger_state.next_at
 
     def add(self, n: int = 1) -> tuple[UpMessage, ...]:
@@ -90,7 +90,7 @@ class Site:
         if count < self.next_at:
             return NO_MESSAGES
         state = self._trigger_state
-        self.crossings += self.trigger.advance(count, state, self._rng)
+        self.crossings += self.trigger.advance(count, state, self.rng)
         self.next_at = state.next_at
         return (Report(self.counter, self.round, state.last, self.crossings),)
 

@@ -33,7 +33,7 @@ class FrameReader:
     def on_frame(self, frame: bytes, first: int = 0) -> float:
         """The items from `first` on, in one go."""
         self._server.frame_bytes["up"] += len(frame)
-        items = decode_up(frame)
+        items = decode_up(frame, self._server.tuning.max_frame_bytes)
         return self.on_items(items[first:] if first else items, len(frame))
 
     def on_items(self, items: list[UpItem], size: int) -> float:
@@ -53,7 +53,7 @@ class FrameReader:
         self._server.frame_bytes["up"] += len(frame)
         seconds = 0.0
         async with self._server.long_frames.turn(self._session.peer):
-            items = decode_up(frame)
+            items = decode_up(frame, self._server.tuning.max_frame_bytes)
             for start in range(first, len(items), ITEMS_PER_SLICE):
                 if self._connection.closing:  # also if another connection has replaced it
                     break

@@ -84,7 +84,7 @@ class SiteServer:
             Shares(settings.max_sites, settings.max_share),
             SessionUse(Amounts(*memberships), Amounts(*memberships)),
         )
-        self.planner = Planner()
+        self.planner = Planner(tuning.planning())
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
         self.refused = RefusedSites(wall_clock)
         self.frame_bytes = {"up": 0, "down": 0}
@@ -112,10 +112,8 @@ class SiteServer:
             max_share=settings.max_share,
         )
         self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
-        self._registry = CounterRegistry(self.counters, trackers, settings, self._pipeline, wall_clock)
-        self._family_registry = FamilyRegistry(
-            lambda: self.names, settings, self._pipeline, wall_clock, tuning.labels_nearly_full
-        )
+        self._registry = CounterRegistry(self.counters, trackers, settings, self._pipeline, wall_clock, tuning.rng)
+        self._family_registry = FamilyRegistry(lambda: self.names, settings, self._pipeline, wall_clock, tuning)
         self.families = Families(
             registry=self._family_registry,
             sessions=self.sessions,
@@ -308,7 +306,10 @@ class SiteServer:
             expired = not retired and second_of(site_id.incarnation) < horizon
             if site_id not in self.sessions and (retired or expired or self.budgets.losses.retired(site_id)):
                 least, counts = first_of(horizon), known_counts_of(tombstones)
-                told: list[DownItem] = [*known_items_of(tombstones), *retired_items(counts, least)]
+                told: list[DownItem] = [
+                    *known_items_of(tombstones),
+                    *retired_items(counts, least, self.tuning.max_frame_bytes),
+                ]
                 connection.send([IncarnationExpired(least)] if expired else told)
                 return None
             if len(self.sessions) >= self.settings.max_sites:

@@ -192,18 +192,17 @@ _KIND = {item: kind for kind, item in enumerate(ITEMS)}
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def encode_frames(items: Iterable[Item], max_bytes: int | None = None) -> Iterator[bytes]:
+def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
     """The items in as few frames as the limit allows, in order.
 
     >>> [frame.hex(" ") for frame in encode_frames([Join("hits", 0, 3), Sync(1)])]
     ['92 94 05 a4 68 69 74 73 00 03 92 07 01']
     """
-    limit = max_bytes or MAX_FRAME_BYTES
     encoded: list[bytes] = []
     size = _MAX_HEADER_BYTES
     for item in items:
         data = _pack([_KIND[type(item)], *map(_encode_field, item)])
-        if size + len(data) > limit:
+        if size + len(data) > max_bytes:
             if encoded:
                 yield _frame(encoded)
             encoded, size = [], _MAX_HEADER_BYTES
@@ -213,7 +212,9 @@ def encode_frames(items: Iterable[Item], max_bytes: int | None = None) -> Iterat
         yield _frame(encoded)
 
 
-def retired_items(known_counts: Iterable[tuple[str, int]], least: int = 0) -> list[RetiredItem]:
+def retired_items(
+    known_counts: Iterable[tuple[str, int]], least: int = 0, max_bytes: int = MAX_FRAME_BYTES
+) -> list[RetiredItem]:
     """What tells a site that its incarnation was retired, and the least number of the next one: a list that is too long
     for a frame is sent in parts.
     """
@@ -221,7 +222,7 @@ def retired_items(known_counts: Iterable[tuple[str, int]], least: int = 0) -> li
     size = 0
     for name, count in known_counts:
         needed = len(name.encode()) + _MAX_HEADER_BYTES + _MAX_NUMBER_BYTES
-        if size + needed > MAX_FRAME_BYTES // 2:
+        if size + needed > max_bytes // 2:
             parts.append([])
             size = 0
         parts[-1].append((name, count))
@@ -230,12 +231,12 @@ def retired_items(known_counts: Iterable[tuple[str, int]], least: int = 0) -> li
     return [*map(KnownCounts, first), IncarnationRetired(last, least)]
 
 
-def decode_up(data: bytes) -> list[UpItem]:
-    return _decode(data, _unpack_up)
+def decode_up(data: bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[UpItem]:
+    return _decode(data, _unpack_up, max_bytes)
 
 
-def decode_down(data: bytes) -> list[DownItem]:
-    return _decode(data, _unpack_down)
+def decode_down(data: bytes, max_bytes: int = MAX_FRAME_BYTES) -> list[DownItem]:
+    return _decode(data, _unpack_down, max_bytes)
 
 
 def _frame(encoded: list[bytes]) -> bytes:
@@ -306,9 +307,9 @@ def _unpacker(items: Iterable[type[Any]], number: Any) -> Callable[[bytes], list
     return msgspec.msgpack.Decoder(list[any_of]).decode
 
 
-def _decode(data: bytes, unpackers: Iterable[Callable[[bytes], list[Any]]]) -> list[Any]:
-    if len(data) > MAX_FRAME_BYTES:
-        raise ProtocolError(f"a frame of {len(data)} bytes: the limit is {MAX_FRAME_BYTES}")
+def _decode(data: bytes, unpackers: Iterable[Callable[[bytes], list[Any]]], max_bytes: int) -> list[Any]:
+    if len(data) > max_bytes:
+        raise ProtocolError(f"a frame of {len(data)} bytes: the limit is {max_bytes}")
     small, any_size = unpackers
     try:
         try:

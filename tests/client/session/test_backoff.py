@@ -1,7 +1,7 @@
 """Pauses double up to a limit, with jitter."""
 
 from countless.client.session.backoff import FIRST_S, MAX_S, MAX_WHILE_WAITED_FOR_S, Backoff
-from countless.randomness import SeededRandom
+from countless.randomness import SeededRandom, SystemRandom
 
 
 def test_pauses_double_up_to_a_limit_with_jitter_on_both_sides() -> None:
@@ -30,4 +30,4 @@ def test_pauses_are_short_while_the_program_waits() -> None:
 
 
 def test_two_clients_pause_for_different_times() -> None:
-    assert Backoff().next() != Backoff().next()
+    assert Backoff(SystemRandom()).next() != Backoff(SystemRandom()).next()

@@ -12,6 +12,7 @@ import pytest
 from countless.client.kinds.counter import CounterMember
 from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import HELLO_TIMEOUT_S, Origin, SessionRetired, SiteSession, new_incarnation
+from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost
 from countless.core.budget.messages import BudgetId, Recall
 from countless.core.messages import Report, SiteId, Snapshot
@@ -54,7 +55,7 @@ class Stream:
         self.time = 0.0
         self.sent: list[UpItem] = []
         lock = RLock()
-        self.session = SiteSession(SITE_ID, lock, lambda: None, lambda: self.time, origin=origin)
+        self.session = SiteSession(SITE_ID, lock, lambda: None, ClientSurroundings(lambda: self.time), origin=origin)
         site = Site("hits", SITE_ID, SeededRandom(1))
         self.counter = LocalCounter(site, lock, lambda site, messages: self.member.queue(messages))
         self.member = CounterMember(HITS, self.counter)
@@ -193,19 +194,22 @@ def test_known_counts_of_a_retired_incarnation_may_come_in_parts(stream: Stream)
 
 @pytest.mark.parametrize("draw", [lambda n: 0, lambda n: n - 1], ids=["least", "largest"])
 def test_incarnation_has_46_bits_to_guess_and_stays_within_a_day(
-    draw: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+    draw: Callable[[int], int],
 ) -> None:
     drawn: list[int] = []
 
-    def randbelow(self: SystemRandom, n: int) -> int:
-        drawn.append(n)
-        return draw(n)
+    class Drawn(SystemRandom):
+        def randbelow(self, n: int) -> int:
+            drawn.append(n)
+            return draw(n)
 
-    monkeypatch.setattr(SystemRandom, "randbelow", randbelow)
-    assert 0 <= second_of(new_incarnation(1_700_000_000.5)) - 1_700_000_000 < 86_400
+    def begun_at(now: float) -> int:
+        return new_incarnation(ClientSurroundings(wall_clock=lambda: now, rng=Drawn()))
+
+    assert 0 <= second_of(begun_at(1_700_000_000.5)) - 1_700_000_000 < 86_400
     assert prod(drawn) >= 2**46  # two drawings that differ give two numbers: see the next line
-    assert new_incarnation(1_700_000_000.5) == first_of(1_700_000_000 + draw(drawn[0])) | draw(drawn[1])
-    assert new_incarnation(1e15) <= MAX_INCARNATION
+    assert begun_at(1_700_000_000.5) == first_of(1_700_000_000 + draw(drawn[0])) | draw(drawn[1])
+    assert begun_at(1e15) <= MAX_INCARNATION
 
 
 def test_incarnation_that_has_sent_nothing_expires_and_sends_everything_as_a_later_one(stream: Stream) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart
 from countless.client.session.protocol import LINGER_S, SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.core.budget.messages import Ask, BudgetId, Grant, Recall
 from countless.core.messages import SiteId
 from countless.wire.frames import (
@@ -41,7 +42,7 @@ class Stream:
         self.jump = 0.0  # of the wall clock
         self.sent: list[UpItem] = []
         lock = RLock()
-        self.session = SiteSession(SITE_ID, lock, lambda: None, lambda: self.time)
+        self.session = SiteSession(SITE_ID, lock, lambda: None, ClientSurroundings(lambda: self.time))
         link = BudgetLink(
             self._queue, lambda: True, lambda number: None, clock=lambda: MINUTE * 60 + self.time + self.jump
         )

@@ -5,6 +5,7 @@ from threading import RLock
 from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.family import FamilyMember
 from countless.client.session.protocol import SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.messages import SiteId
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport, FamilyResend
@@ -18,7 +19,7 @@ class Stream:
     def __init__(self) -> None:
         self.time = 0.0
         lock = RLock()
-        self.session = SiteSession(SiteId("here", 1), lock, lambda: None, lambda: self.time)
+        self.session = SiteSession(SiteId("here", 1), lock, lambda: None, ClientSurroundings(lambda: self.time))
         rule = FamilyRule(LABELS, 0.1)
         self.family = LocalFamily(PAGES, rule, 10, lock, lambda key, messages: self.member.queue(messages))
         self.member = FamilyMember(self.family)

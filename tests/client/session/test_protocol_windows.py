@@ -8,6 +8,7 @@ import pytest
 from countless.client.kinds.counter import CounterMember
 from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import SessionRetired, SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.client.ticks import MAX_TICK_S
 from countless.core.messages import Report, SetTrigger, UpMessage
 from countless.core.site import Site
@@ -39,7 +40,7 @@ class WindowsSession(RecordedWindows):
     def __init__(self, kind: str = "plain") -> None:
         super().__init__(kind, spread=0.5)
         self.items: list[UpItem] = []
-        self.session = SiteSession(SITE_ID, self.lock, lambda: None, lambda: self.monotonic)
+        self.session = SiteSession(SITE_ID, self.lock, lambda: None, ClientSurroundings(lambda: self.monotonic))
         self.members: dict[Key, CounterMember] = {}
         self.session.add_windows(self.windows)
         self.connect()

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, RLock, Thread
-from time import time
 
 from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile
@@ -29,12 +28,13 @@ from countless.client.kinds.member import AnyMember
 from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin
+from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Transport
-from countless.clock import Clock, steady_clock
 from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.errors import CounterRefused
+from countless.randomness import SYSTEM_RANDOM
 from countless.wire.keys import Key
 
 log = logging.getLogger("countless")
@@ -70,8 +70,7 @@ class OrphanDelivery:
         self,
         file: CountFile,
         transport: Transport,
-        clock: Clock = steady_clock,
-        wall_clock: Clock = time,
+        surroundings: ClientSurroundings = REAL,
         sharded: bool = False,
     ) -> None:
         members, budgets = {member.key: member for member in _members_in(file)}, orphaned_budgets(file)
@@ -87,8 +86,7 @@ class OrphanDelivery:
             on_status=self._on_status,
             new_incarnation=self._new_incarnation,
             budgets=budgets,
-            clock=clock,
-            wall_clock=wall_clock,
+            surroundings=surroundings,
             incarnations=file.incarnations if sharded else {},
             origin=Origin.INHERITED,
         )
@@ -160,7 +158,7 @@ class OrphanRecovery:
             self._file.release()
 
     def _run(self) -> None:
-        backoff = Backoff()
+        backoff = Backoff(SYSTEM_RANDOM)
         try:
             while not self._stopped.is_set() and not self._try_all():
                 self._pause(backoff)

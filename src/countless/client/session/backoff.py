@@ -1,7 +1,6 @@
 """Pauses between attempts to connect."""
 
 from countless.core.random_source import RandomSource
-from countless.randomness import SystemRandom
 
 FIRST_S, MAX_WHILE_WAITED_FOR_S, MAX_S = 0.05, 0.5, 10 / 3  # before jitter, which makes half as much of it, up to 5 s
 
@@ -9,8 +8,8 @@ FIRST_S, MAX_WHILE_WAITED_FOR_S, MAX_S = 0.05, 0.5, 10 / 3  # before jitter, whi
 class Backoff:
     """Pauses that double, with jitter: not all clients return to a restarted coordinator in the same moment."""
 
-    def __init__(self, rng: RandomSource | None = None) -> None:
-        self._rng = rng or SystemRandom()
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
         self._pause = FIRST_S
 
     def reset(self) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from math import inf
 from threading import RLock
-from time import time
 
 from countless.client.kinds.budget import BudgetState
 from countless.client.kinds.member import AnyMember
@@ -13,8 +12,8 @@ from countless.client.session.protocol import NewIncarnation, Origin, SiteSessio
 from countless.client.session.reconnect import OnStatus, ReconnectingSession
 from countless.client.session.wakeup import Wakeup
 from countless.client.session.windows import WindowsState
+from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Transport
-from countless.clock import Clock, steady_clock
 from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
@@ -37,8 +36,7 @@ class ClientLoop:
         new_incarnation: NewIncarnationOfShard,
         budgets: Mapping[str, BudgetState] | None = None,
         windows: Mapping[Key, WindowsState] | None = None,
-        clock: Clock = steady_clock,
-        wall_clock: Clock = time,
+        surroundings: ClientSurroundings = REAL,
         incarnations: Mapping[int, int] | None = None,
         origin: Origin = Origin.MEMORY,
     ) -> None:
@@ -54,8 +52,8 @@ class ClientLoop:
         self._transport = transport
         self._on_status = on_status
         self._new_incarnation = new_incarnation
-        self._clock = clock
-        self._wall_clock = wall_clock
+        self._surroundings = surroundings
+        self._clock = surroundings.clock
         self._sessions: list[SiteSession] = []  # one for each shard, once their number is known
         self._reconnecting: list[ReconnectingSession] = []  # these, for the thread
         self._wakeup: Wakeup | None = None
@@ -209,7 +207,7 @@ class ClientLoop:
 
     def _open_sessions(self, wakeup: Wakeup) -> list[ReconnectingSession]:
         """Find out how many shards there are, and assign the counters, budgets and families to them."""
-        backoff = Backoff()
+        backoff = Backoff(self._surroundings.rng)
         while not self._stopped:
             try:
                 shard_count = self._transport.shard_count()
@@ -221,9 +219,7 @@ class ClientLoop:
             return []
         with self._lock:
             self._sessions = [
-                SiteSession(
-                    self._site_id_at(shard), self._lock, self._notify, self._clock, self._wall_clock, self._origin
-                )
+                SiteSession(self._site_id_at(shard), self._lock, self._notify, self._surroundings, self._origin)
                 for shard in range(shard_count)
             ]
             for member in self._members.values():
@@ -237,7 +233,9 @@ class ClientLoop:
                 if self._leaving:
                     session.leave()
         return [
-            ReconnectingSession(session, shard, self._transport, self._on_status, self._renewal_of(shard), self._clock)
+            ReconnectingSession(
+                session, shard, self._transport, self._on_status, self._renewal_of(shard), self._surroundings
+            )
             for shard, session in enumerate(self._sessions)
         ]
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from enum import Enum
 from threading import RLock
-from time import time
 
 from countless.client.kinds.budget import BudgetState, SessionBudgets
 from countless.client.kinds.member import AnyMember, Effect
@@ -18,12 +17,11 @@ from countless.client.session.contact import Contact
 from countless.client.session.known import Known, known_of
 from countless.client.session.members import SessionMembers
 from countless.client.session.windows import WindowsState
+from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Send
-from countless.clock import Clock, steady_clock
 from countless.core.budget.messages import Ask, Grant, Recall
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
-from countless.randomness import SystemRandom
 from countless.wire.families import KnownFamily, KnownLabels, LabelCap
 from countless.wire.frames import (
     VERSION,
@@ -77,12 +75,11 @@ class SessionRetired(Exception):
         self.expired = expired
 
 
-def new_incarnation(now: float, least: int = 0) -> int:
+def new_incarnation(surroundings: ClientSurroundings, least: int = 0) -> int:
     """Grows from day to day, and cannot be guessed."""
-    random = SystemRandom()
-    began = max(0, int(now), next_second(least))
-    second = min(began + random.randbelow(MAX_RANDOM_S), second_of(MAX_INCARNATION))
-    return first_of(second) | random.randbelow(MAX_RANDOM)
+    began = max(0, int(surroundings.wall_clock()), next_second(least))
+    second = min(began + surroundings.rng.randbelow(MAX_RANDOM_S), second_of(MAX_INCARNATION))
+    return first_of(second) | surroundings.rng.randbelow(MAX_RANDOM)
 
 
 class Origin(Enum):
@@ -101,8 +98,7 @@ class SiteSession:
         site_id: SiteId,
         lock: RLock,
         notify: Callable[[], None],
-        clock: Clock = steady_clock,
-        wall_clock: Clock = time,
+        surroundings: ClientSurroundings = REAL,
         origin: Origin = Origin.MEMORY,
     ) -> None:
         self.site_id = site_id
@@ -114,14 +110,14 @@ class SiteSession:
         self.undeliverable = False  # no attempt can succeed: counts that another process has left may be known already
         self.connected = False  # the coordinator has answered on the present stream
         self.contact = Contact()
-        self._counters = SessionMembers(COUNTER, lock, self._has_work_now, clock)
-        self._families = SessionMembers(FAMILY, lock, self._has_work_now, clock)
+        self._counters = SessionMembers(COUNTER, lock, self._has_work_now, surroundings.clock)
+        self._families = SessionMembers(FAMILY, lock, self._has_work_now, surroundings.clock)
         self._members = {COUNTER: self._counters, FAMILY: self._families}  # by kind
         self._budgets = SessionBudgets(lock)
         self._lock = lock
         self._notify = notify
-        self._clock = clock
-        self._wall_clock = wall_clock
+        self._surroundings = surroundings
+        self._clock = surroundings.clock
         self._ack_requested = self._ack_sent = 0
         self._early_acks = 0  # so many that come next do not include what the coordinator has asked for again
         self._leaving = False
@@ -180,7 +176,7 @@ class SiteSession:
         """Continue as a new incarnation, with the events that are not among the known ones."""
         site, incarnation, _ = self.site_id
         if self._origin is Origin.MEMORY or retired.expired:
-            site_id = SiteId(site, new_incarnation(self._wall_clock(), retired.least))
+            site_id = SiteId(site, new_incarnation(self._surroundings, retired.least))
         else:
             site_id = SiteId(site, successor_of(incarnation, retired.least))
         with self._lock, new_incarnation_of_all(site_id):
@@ -196,7 +192,7 @@ class SiteSession:
         send(next(encode_frames([Hello(VERSION, str(self.site_id.site), self.site_id.incarnation)])))
         heartbeat = yield from self._handshake()
         self.connected = True
-        _send_items(send, [*self._initial_items(), *self._drain(force_sync=True)])
+        self._send(send, [*self._initial_items(), *self._drain(force_sync=True)])
         on_ack()
         last_received = last_sent = self._clock()
         while not self.done:
@@ -209,7 +205,7 @@ class SiteSession:
             now = self._clock()
             if frames:
                 last_received = now
-                self._on_items([item for frame in frames for item in decode_down(frame)], on_ack)
+                self._on_items([item for frame in frames for item in self._decode(frame)], on_ack)
             self._tick(now)
             if now - last_received > _TIMEOUT_HEARTBEATS * heartbeat:
                 raise ConnectionLost(f"connection timed out: nothing received for {now - last_received:.1f} s")
@@ -218,7 +214,7 @@ class SiteSession:
                 items.append(self._sync(now))
             if items:
                 last_sent = now
-                _send_items(send, items)
+                self._send(send, items)
 
     def _tick(self, now: float) -> None:
         if self.done:  # windows that were rejected are not tried again, and stay in `rejected`
@@ -243,7 +239,7 @@ class SiteSession:
         while True:
             frames = yield max(0.0, deadline - self._clock())
             for frame in frames:
-                for item in decode_down(frame):
+                for item in self._decode(frame):
                     if isinstance(item, HelloAck):
                         return max(0.01, item.heartbeat_ms / 1000)
                     if isinstance(item, (KnownCounts, IncarnationRetired)):
@@ -344,7 +340,9 @@ class SiteSession:
             self._has_work_now()
         self._check_all_left()
 
+    def _send(self, send: Send, items: list[UpItem]) -> None:
+        for frame in encode_frames(items, self._surroundings.max_frame_bytes):
+            send(frame)
 
-def _send_items(send: Send, items: list[UpItem]) -> None:
-    for frame in encode_frames(items):
-        send(frame)
+    def _decode(self, frame: bytes) -> list[DownItem]:
+        return decode_down(frame, self._surroundings.max_frame_bytes)

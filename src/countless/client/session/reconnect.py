@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import NewIncarnation, SessionRetired, SessionSteps, SiteSession
+from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Received, Transport
-from countless.clock import Clock, steady_clock
 from countless.errors import ProtocolError
 
 _NEVER = float("inf")
@@ -23,7 +23,7 @@ class ReconnectingSession:
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnation,
-        clock: Clock = steady_clock,
+        surroundings: ClientSurroundings,
     ) -> None:
         self.next_wakeup = 0.0  # when to call `step`, if nothing arrives before
         self._session = session
@@ -31,8 +31,8 @@ class ReconnectingSession:
         self._transport = transport
         self._on_status = on_status
         self._new_incarnation = new_incarnation
-        self._clock = clock
-        self._backoff = Backoff()
+        self._clock = surroundings.clock
+        self._backoff = Backoff(surroundings.rng)
         self._steps: SessionSteps | None = None  # of the present stream
 
     def step(self, received: Received, urgent: bool, waited_for: bool) -> None:

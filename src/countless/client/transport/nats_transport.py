@@ -14,8 +14,9 @@ import msgspec
 
 from countless.client.transport.base import ConnectionLost, Received, Send
 from countless.client.transport.nats_socket import NatsSocket
+from countless.core.random_source import RandomSource
 from countless.errors import ProtocolError
-from countless.randomness import SystemRandom, random_name
+from countless.randomness import SYSTEM_RANDOM, random_name
 from countless.wire.keys import Key
 from countless.wire.nats_protocol import Delivery
 from countless.wire.nats_subjects import (
@@ -94,12 +95,13 @@ class NatsTransport:
         site: str,
         clock: Callable[[], float] = monotonic,
         new_name: Callable[[], str] = random_name,
+        rng: RandomSource = SYSTEM_RANDOM,
     ) -> None:
         self._broker = broker
         self._clock = clock
         self._new_name = new_name
         self._nodes: list[BrokerNode] = list(broker.nodes)
-        self._next_node = SystemRandom().randbelow(len(self._nodes))  # clients spread over the nodes
+        self._next_node = rng.randbelow(len(self._nodes))  # clients spread over the nodes
         self._site_token = subject_token(site)
         self._shard_count = 0
         self._unanswered_since: float | None = None  # when the first hello was sent, if nothing has arrived since

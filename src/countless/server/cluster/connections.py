@@ -202,7 +202,7 @@ class NatsConnections:
             await self._publish(subject, encode_info(StreamInfo(self._ownership_id)))
         for start in range(0, len(items), ITEMS_PER_WRITE):
             part = items[start : start + ITEMS_PER_WRITE]
-            for frame in encode_frames(part):
+            for frame in encode_frames(part, self._server.tuning.max_frame_bytes):
                 connection.sent += 1
                 data = encode_data(DataFrame(connection.sent, frame))
                 self._server.frame_sent(part, len(data))

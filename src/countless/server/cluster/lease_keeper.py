@@ -12,7 +12,8 @@ from time import monotonic
 
 import msgspec
 
-from countless.randomness import SystemRandom, random_name
+from countless.core.random_source import RandomSource
+from countless.randomness import SYSTEM_RANDOM, random_name
 from countless.server.cluster.broker import Bucket
 from countless.server.cluster.leases import Assignment, FailureDetector, decode, encode, release_all, renew, unassigned
 
@@ -34,11 +35,13 @@ class LeaseKeeper:
         lease_s: float,
         clock: Callable[[], float] = monotonic,
         new_name: Callable[[], str] = random_name,
+        rng: RandomSource = SYSTEM_RANDOM,
     ) -> None:
         self.shards = shards
         self.lease_s = lease_s
         self.member_id = new_name()
         self._new_name = new_name
+        self._rng = rng
         self._bucket = bucket
         self._clock = clock
         self._joined = False  # a heartbeat of this member id has been written
@@ -53,6 +56,7 @@ class LeaseKeeper:
         lease_s: float,
         clock: Callable[[], float] = monotonic,
         new_name: Callable[[], str] = random_name,
+        rng: RandomSource = SYSTEM_RANDOM,
     ) -> "LeaseKeeper":
         """Agree with the others. The number of shards is fixed for ever; the lease, while there are other members."""
         agreed = unassigned(shards, lease_s)
@@ -69,7 +73,7 @@ class LeaseKeeper:
                 len(agreed.owners),
                 agreed.lease_s,
             )
-        return cls(bucket, len(agreed.owners), agreed.lease_s, clock, new_name)
+        return cls(bucket, len(agreed.owners), agreed.lease_s, clock, new_name, rng)
 
     def valid(self) -> bool:
         """Whether no other coordinator can own our shards yet."""
@@ -88,7 +92,7 @@ class LeaseKeeper:
             if await self._bucket.compare_and_set(_KEY, encode(renewed), revision):
                 self._joined, self.lease_s, self._expires = True, renewed.lease_s, started + renewed.lease_s
                 return renewed
-            await asyncio.sleep(self.lease_s * SystemRandom().random() * _MAX_CONFLICT_PAUSE_PER_LEASE)
+            await asyncio.sleep(self.lease_s * self._rng.random() * _MAX_CONFLICT_PAUSE_PER_LEASE)
 
     def rejoin(self) -> None:
         """After `Expelled`: come back as a new member."""

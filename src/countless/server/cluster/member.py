@@ -91,7 +91,9 @@ class Member:
         surroundings: Surroundings = PRODUCTION,
     ) -> "Member":
         clock, new_name = surroundings.clock, surroundings.new_name
-        lease = await LeaseKeeper.join(bucket, settings.nats_shards, settings.nats_lease, clock, new_name)
+        lease = await LeaseKeeper.join(
+            bucket, settings.nats_shards, settings.nats_lease, clock, new_name, surroundings.tuning.rng
+        )
         member = cls(settings, client, bucket, lease, app_for, surroundings)
         await member.tokens.refresh(bucket)
         await client.subscribe(SHARDS_SUBJECT, queue="countless", cb=member._on_shards_request)

@@ -83,7 +83,7 @@ class NatsConnection:
 
     async def on_hello(self, frame: bytes) -> None:
         """If the incarnation is retired, the server answers so, and there is no session."""
-        hello = self._require_hello(decode_up(frame)[:1])
+        hello = self._require_hello(decode_up(frame, self._server.tuning.max_frame_bytes)[:1])
         self.session = await self._server.on_hello(self, hello, self.peer)
         self.opened = True
         if self.session is not None:

@@ -12,9 +12,10 @@ from countless.core.answer import Answer, State
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
+from countless.core.random_source import RandomSource
 from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
-from countless.randomness import SystemRandom
+from countless.randomness import SYSTEM_RANDOM
 from countless.schemes.registry import scheme_named
 from countless.server.sessions.kind import MessageCount, OnChange, Watched
 from countless.server.settings import Config
@@ -90,9 +91,11 @@ class TrackedCounter(Watched):
         health: SaveHealth | None = None,
         on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
+        rng: RandomSource = SYSTEM_RANDOM,
     ) -> None:
         super().__init__(health, on_change)
         self.key = key
+        self.rng = rng
         self.name = str(key)
         self.config = config
         self.part_of: CounterWindows | None = part_of
@@ -104,7 +107,7 @@ class TrackedCounter(Watched):
         self.coordinator = Coordinator(
             self.name,
             scheme,
-            SystemRandom(),
+            rng,
             alpha=config.alpha,
             delta=config.delta,
             floor=floor,
@@ -119,7 +122,12 @@ class TrackedCounter(Watched):
     def reconfigured(self, config: Config) -> "TrackedCounter":
         """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
         after = TrackedCounter(
-            self.key, config, self.coordinator.saved_state, health=self.health, on_change=self.on_change
+            self.key,
+            config,
+            self.coordinator.saved_state,
+            health=self.health,
+            on_change=self.on_change,
+            rng=self.rng,
         )
         after.traffic, after.recovering = self.traffic, False
         after._published, after._changed = self._published, self._changed

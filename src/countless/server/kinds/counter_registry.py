@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from itertools import groupby
 
 from countless.core.coordinator import PersistentState
+from countless.core.random_source import RandomSource
 from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.kinds.counter import CounterFields, TrackedCounter, config_of, fields_of, state_of
@@ -42,6 +43,7 @@ class CounterRegistry:
         settings: Settings,
         pipeline: CommitPipeline,
         wall_clock: Callable[[], float],
+        rng: RandomSource,
     ) -> None:
         self.counters = counters
         self.trackers = trackers
@@ -51,6 +53,7 @@ class CounterRegistry:
         self._settings = settings
         self._pipeline = pipeline
         self._wall_clock = wall_clock
+        self._rng = rng
         self._series: Tally[str] = Tally()  # by counter: its labelled series
         self._shares: Shares[str] = Shares(settings.max_counters, settings.max_share)
         most_windows = MAX_OPEN_PER_COUNTER * settings.max_counters
@@ -130,10 +133,12 @@ class CounterRegistry:
             health=pipeline.health,
             on_change=pipeline.changed,
             wall_clock=self._wall_clock,
+            rng=self._rng,
         )
 
     def _windowed(self, name: str, config: Config, saved: CounterFields | None = None) -> WindowedCounter:
-        return WindowedCounter(name, config, self._wall_clock, saved, self._pipeline.health, self._pipeline.changed)
+        pipeline = self._pipeline
+        return WindowedCounter(name, config, self._wall_clock, saved, pipeline.health, pipeline.changed, rng=self._rng)
 
     def config_of(self, name: str) -> Config:
         """Of a counter that has labelled series only, it is that of the first of them."""

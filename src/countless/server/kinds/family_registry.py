@@ -18,6 +18,7 @@ from countless.server.sessions.shares import UNLIMITED, Shares
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows
+from countless.server.tuning import Tuning
 from countless.wire.keys import (
     FAMILY,
     Key,
@@ -40,7 +41,7 @@ class FamilyRegistry:
         settings: Settings,
         pipeline: CommitPipeline,
         wall_clock: Callable[[], float],
-        labels_nearly_full: float,
+        tuning: Tuning,
     ) -> None:
         self.by_name: dict[str, AnyFamily] = {}
         self.windowed: dict[str, WindowedFamily] = {}  # those that have windows
@@ -52,7 +53,8 @@ class FamilyRegistry:
         self._shares = Shares[str](self._max_families, settings.max_share)
         most_windows = MAX_OPEN_PER_COUNTER * self._max_families
         self._window_shares = Shares[str](most_windows, settings.max_share)
-        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share, labels_nearly_full)
+        self.label_shares = LabelShares(settings.max_label_mb, settings.max_share, tuning.labels_nearly_full)
+        self._windows_kept = tuning.family_windows
 
     def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
         """Everything that a store has, in the order of its keys: windows come after their family."""
@@ -116,7 +118,7 @@ class FamilyRegistry:
         if family is None:
             if key.is_window:
                 parse_calendar(key.calendar).bounds(key.period)
-                rule = replace(rule, windows=WindowRule(*calendar_fields(key.calendar)))
+                rule = replace(rule, windows=WindowRule(*calendar_fields(key.calendar), keep=self._windows_kept))
             family = self.create(name, rule, peer)
         _require_same_windows(family, key)
         if (family.rule.kind, family.rule.accuracy) != (rule.kind, rule.accuracy):

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
 from countless.core.estimator import RoundContext, Scheme
 from countless.errors import PlanError
@@ -16,10 +16,10 @@ COUNTERS_PER_SLICE = 1000  # about a millisecond; 20 if many were created since 
 class Planner:
     """One plan at a time, for a key that two calls in a row want: while a fleet connects, the key keeps changing."""
 
-    def __init__(self, executor: Executor | None = None) -> None:
+    def __init__(self, executor: Executor) -> None:
         self._planned: set[PlanKey] = set()
         self._wanted: dict[str, PlanKey] = {}  # by counter, as of the last call
-        self._thread = executor or ThreadPoolExecutor(1, "countless-planner")
+        self._thread = executor
         self.busy: Future[None] = Future()
         self.busy.set_result(None)
 

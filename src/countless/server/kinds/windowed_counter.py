@@ -10,6 +10,7 @@ from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
+from countless.core.random_source import RandomSource
 from countless.core.windows.rule import WindowRule
 from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
@@ -51,10 +52,13 @@ class WindowedCounter(Periodic[TrackedCounter]):
         saved: CounterFields | None = None,
         health: SaveHealth | None = None,
         on_change: OnChange | None = None,
+        *,
+        rng: RandomSource,
     ) -> None:
         fields = saved or CounterFields(0, 0, 0)
         self._largest = fields.published
         self.config = config
+        self._rng = rng
         self._changed_config = self._changed_fields = False
         self._changed_windows: set[int] = set()
         key = Key(COUNTER, name, calendar_text(self.window_rule.calendar), ALL)
@@ -72,7 +76,7 @@ class WindowedCounter(Periodic[TrackedCounter]):
         They are kept from the next edge on: of the present one only a part will be counted in a window.
         """
         counted, answer = before.known_total, before.published_answer
-        after = cls(before.name, config, wall_clock, health=before.health, on_change=before.on_change)
+        after = cls(before.name, config, wall_clock, health=before.health, on_change=before.on_change, rng=before.rng)
         present = after.present
         if counted:
             after.first, after.before = after.calendar.next(present), counted
@@ -202,6 +206,7 @@ class WindowedCounter(Periodic[TrackedCounter]):
             traffic=self.traffic,
             health=self.health,
             on_change=self.on_change,
+            rng=self._rng,
         )
 
     # Saving and publishing
