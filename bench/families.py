@@ -15,9 +15,8 @@ from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite
 from countless.core.family.messages import Report, Steps
 from countless.core.family.rule import LABELS as LABELLED
-from countless.core.family.rule import FamilyRule
+from countless.core.family.rule import CertainSteps, FamilyRule
 from countless.core.family.site import FamilySite
-from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId
 from countless.inprocess.distribution import Distribution
 from countless.inprocess.family import Family

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from time import process_time
 
 from bench import figures
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.server.connection import Connection
 from countless.server.kinds.counter import CounterFields
 from countless.server.kinds.windowed_counter import WindowedCounter, WindowFields

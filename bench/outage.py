@@ -17,8 +17,8 @@ from typing import Any
 
 from bench import fleet
 from bench.coordinator import Coordinator
-from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import HELLO_TIMEOUT_S
+from countless.client.session.reconnect import Backoff
 from countless.core.messages import Snapshot, StartRound
 from countless.randomness import SeededRandom
 from countless.wire.frames import VERSION, Hello, HelloAck, Join, Sync, SyncAck, UpItem, decode_down

@@ -8,7 +8,7 @@ from countless.cli.plan import TYPICAL_ROUND
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.planner import plan_dithered
 from countless.planning.failure_budget import round_eta
-from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.oblivious import plan_lattice
 from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.planning.plan import MAX_SITES
 from countless.planning.sampled import plan_sampled

@@ -18,8 +18,8 @@ from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
 from countless.core.messages import Outbox, SiteId
 from countless.core.periods.site import MARGIN_S, SitePeriods
+from countless.core.periods.window import FLOOR_SHARE
 from countless.core.site import Site
-from countless.core.windows.rule import FLOOR_SHARE
 from countless.planning.baselines import FLUSH_PERIODS_S
 from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named

@@ -16,8 +16,7 @@ from countless.client.durable.family import orphaned_families
 from countless.client.durable.recovery import OrphanDelivery
 from countless.client.durable.state import DurableState
 from countless.client.durable.word_file import StateError
-from countless.client.session.loop import ClientLoop
-from countless.client.session.wakeup import Wakeup
+from countless.client.session.loop import ClientLoop, Wakeup
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.client.transport.endpoint import Endpoint

@@ -15,7 +15,7 @@ def test_comparison_has_the_median_of_what_both_measure() -> None:
 
 def test_house_counts_short_files_importers_and_repeated_names(tmp_path: Path) -> None:
     texts = {
-        "core/family/state.py": "class State: ...\nfrom countless.core.family.rule import Rule\n",
+        "core/family/messages.py": "class State: ...\nfrom countless.core.family.rule import Rule\n",
         "core/state.py": "class State: ...\nclass _Own: ...\nfrom countless.planning.failure_budget import spend\n",
         "server/site_server.py": "from countless.server.sessions.families import Families\n" * SHORT_LINES,
         "planning/plan.py": "import countless.core.family.rule\n",
@@ -28,7 +28,7 @@ def test_house_counts_short_files_importers_and_repeated_names(tmp_path: Path) -
         (tmp_path / name).write_text(text)
     files = sources(tmp_path)
     assert sum(file.lines for file in files) == 2 + 3 + SHORT_LINES + 1 + 1
-    assert short_files(files) == ["core/family/state.py 2", "core/state.py 3", "planning/plan.py 1"]
+    assert short_files(files) == ["core/family/messages.py 2", "core/state.py 3", "planning/plan.py 1"]
     assert importers(files, "famil") == ["server/site_server.py"]
     assert importers(files, "budget") == []
-    assert classes_used_twice(files) == ["State: core/family/state.py, core/state.py"]
+    assert classes_used_twice(files) == ["State: core/family/messages.py, core/state.py"]

@@ -44,7 +44,7 @@ def test_package_import_loads_no_sub_package() -> None:
 def test_client_imports_no_scheme_and_no_planner() -> None:
     loaded = modules_after("import countless.client.local_counter")
     rooms = {name.split(".")[1] for name in loaded if name.startswith("countless.")}
-    assert rooms == {"client", "core", "errors", "randomness"}
+    assert rooms == {"client", "core", "errors"}
 
 
 def test_public_names() -> None:

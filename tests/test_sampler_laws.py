@@ -387,7 +387,7 @@ def test_law_that_is_wrong_is_found() -> None:
 
 DRAWS = re.compile(r"\.(randbelow|geometric|laplace|random)\(")
 NO_LAW = {  # nothing in a proof depends on what these draw
-    "src/countless/client/session/backoff.py": "pauses between connections",
+    "src/countless/client/session/reconnect.py": "pauses between connections",
     "src/countless/client/transport/nats_transport.py": "the broker node that is tried first",
     "src/countless/server/cluster/lease_keeper.py": "when leases are renewed",
     "src/countless/randomness.py": "the sources themselves: tests/test_randomness.py",

@@ -26,8 +26,8 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import Usage
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.distribution import Quantile, Rank
-from countless.core.windows.spans import SpanCount, SpanRate
-from countless.core.windows.window import TotalAnswer, Window
+from countless.core.periods.spans import SpanCount, SpanRate
+from countless.core.periods.window import TotalAnswer, Window
 from countless.errors import (
     CounterRefused,
     CountlessError,

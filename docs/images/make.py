@@ -20,7 +20,7 @@ from time import time
 from playwright.sync_api import expect, sync_playwright
 
 import countless
-from countless.core.windows.rule import FLOOR_SHARE, WindowRule
+from countless.core.periods.window import FLOOR_SHARE, WindowRule
 from countless.server.settings import STATE_FILE
 from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
 from countless.server.storage.sqlite_store import SqliteStore

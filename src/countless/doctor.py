@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from countless import __version__
 from countless.client.api import ApiClient
-from countless.client.environment import find_token
-from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.endpoint import Endpoint, find_token
 from countless.client.transport.websocket import WebSocketConnection
 from countless.errors import CountlessError, ServiceError
 from countless.probe import probe_local

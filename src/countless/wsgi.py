@@ -3,15 +3,15 @@
     app.wsgi_app = CountRequests(app.wsgi_app, countless.connect(), route=flask_route)     # Flask
     application = CountRequests(application, countless.connect())                            # any other framework
 
-WSGI has no place for the route, so a function may tell it, once the application has answered; it must return a pattern
-such as `/users/<id>`, never the path: paths come from outside and have no bound. Without it all routes are one.
+WSGI has no place for the route, so a function may return it, once the application has answered: a pattern such as
+`/users/<id>`, never the path, because paths come from outside and have no bound. Without it all routes are one.
 """
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from countless.client.client import Client
-from countless.client.http_methods import method_label
+from countless.client.http_requests import method_label
 from countless.core.calendar import Per
 from countless.errors import InvalidParameter
 

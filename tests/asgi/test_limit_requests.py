@@ -192,7 +192,7 @@ def test_shadow_mode_lets_everything_pass_and_counts_what_it_would_refuse(caplog
 
 def test_log_has_few_lines_for_many_refusals(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("countless.client.sparse_log.monotonic", lambda: now)
+    monkeypatch.setattr("countless.client.http_requests.monotonic", lambda: now)
     web = limited(Client(always(Reason.EXHAUSTED)))
     with caplog.at_level(logging.INFO, "countless"):
         for now in (1000.0, 1000.1, 1000.9, 1001.0):  # noqa: B007 - the clock

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from countless.client.environment import token_for
-from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.endpoint import Endpoint, token_for
 from countless.errors import InvalidParameter
 from countless.token_file import OPERATOR_TOKEN_FILE, listening_users, write_token
 

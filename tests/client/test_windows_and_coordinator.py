@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from countless.core.windows.window import WindowState
+from countless.core.periods.window import WindowState
 from countless.server.storage import commit
 from countless.wire.keys import COUNTER, Key
 from support.session_world import CALENDAR, START_S

@@ -4,7 +4,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import SetTrigger, SiteId, UpMessage
-from countless.core.restored_rounds import MAX_ROUND
+from countless.core.parameters import MAX_ROUND
 from countless.errors import ProtocolError
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.exact import Exact

@@ -9,13 +9,13 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.messages import DownMessage as BudgetDown
 from countless.core.coordinator import Coordinator, PersistentState
-from countless.core.family import state as family
+from countless.core.family import messages as family
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import DownMessage as FamilyDown
 from countless.core.family.messages import Report as LabelReport
 from countless.core.family.messages import Steps
 from countless.core.family.messages import UpMessage as FamilyUp
-from countless.core.family.steps import CertainSteps
+from countless.core.family.rule import CertainSteps
 from countless.core.machine import Machine
 from countless.core.messages import DownMessage, Report, SiteId, Snapshot, UpMessage
 from countless.errors import ProtocolError

@@ -10,8 +10,8 @@ from countless.core.answer import State
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import BucketSite
 from countless.core.family.messages import OVERFLOW, Report, Resend, SetSteps, Steps, Sync
+from countless.core.family.rule import CertainSteps
 from countless.core.family.site import MAX_COUNTS, FamilySite
-from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from support.family_world import Case, World

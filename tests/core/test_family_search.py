@@ -9,9 +9,8 @@ import pytest
 
 from countless.core.family.answer import LabelCount
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import DownMessage, Outbox, Resend, SetSteps, Sync, UpMessage
+from countless.core.family.messages import DownMessage, Member, Outbox, Resend, SetSteps, Sync, UpMessage
 from countless.core.family.site import FamilySite
-from countless.core.family.state import Member
 from countless.core.messages import SiteId
 from support.family_world import Case, World, search
 

@@ -18,11 +18,11 @@ from countless.core.floor import BelowFloor
 from countless.core.messages import SiteId
 from countless.core.triggers import OffsetMultiple, OncePerBlock
 from countless.errors import ProtocolError
-from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.deterministic import Deterministic
 from countless.schemes.dithered import DitheredEstimator
 from countless.schemes.exact import Exact
 from countless.schemes.lattice import LatticeEstimator
+from countless.schemes.sampled import CrossingEstimator
 from support.schemes import Plain, PlainDithered
 from support.worlds import HeldWorld
 

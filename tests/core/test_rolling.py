@@ -6,9 +6,9 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.windows.rolling import PastTotals, Record, count_since, narrower
-from countless.core.windows.spans import SpanCount
-from countless.core.windows.window import WindowState
+from countless.core.periods.rolling import PastTotals, Record, count_since, narrower
+from countless.core.periods.spans import SpanCount
+from countless.core.periods.window import WindowState
 
 
 class World:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.threshold import Threshold, Verdict
+from countless.core.answer import Threshold, Verdict
 from countless.errors import InvalidParameter
 
 

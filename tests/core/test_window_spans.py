@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from countless.core.calendar import PERIODS, Calendar
-from countless.core.durations import require_duration
-from countless.core.windows.spans import SpanCount, count_between, span_named
-from countless.core.windows.window import Window, WindowState
+from countless.core.parameters import require_duration
+from countless.core.periods.spans import SpanCount, count_between, span_named
+from countless.core.periods.window import Window, WindowState
 from countless.errors import InvalidParameter
 
 HOURS = Calendar("hour")

@@ -12,7 +12,7 @@ SOURCES = ROOT / "src/countless"
 PAGE = (ROOT / "docs/operate/failures.md").read_text(encoding="utf-8")
 LEVELS = {"warning": 0, "error": 0, "exception": 0, "critical": 0, "log": 1}  # with the place of the message
 LOGGERS = {"log", "_log", "logger", "logging"}
-FORWARDS = SOURCES / "client/sparse_log.py"  # its callers have the messages
+FORWARDS = SOURCES / "client/http_requests.py"  # its callers have the messages
 
 
 def messages() -> Iterator[tuple[Path, str]]:

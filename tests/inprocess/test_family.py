@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import countless
 from countless.core.answer import State
-from countless.core.family.steps import CertainSteps
+from countless.core.family.rule import CertainSteps
 from countless.errors import InvalidParameter, NoWindows
 from countless.inprocess.family import Family
 from countless_lab.simulation.labels import zipf_labels

@@ -10,7 +10,7 @@ from countless import Answer, InvalidParameter, Tracker
 from countless.core.answer import State
 from countless.errors import PlanError, UnknownName
 from countless.inprocess.world import Traffic
-from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.oblivious import plan_lattice
 from countless.schemes.lattice import Lattice
 from countless.schemes.registry import SchemeName
 

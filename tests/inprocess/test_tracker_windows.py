@@ -16,7 +16,7 @@ from countless import Answer, InvalidParameter, Tracker
 from countless.core.answer import State, within
 from countless.core.calendar import Calendar
 from countless.core.periods.site import MARGIN_S
-from countless.core.windows.window import TotalAnswer, WindowState
+from countless.core.periods.window import TotalAnswer, WindowState
 
 HOUR_S = 3600
 START = Calendar("hour").moment("2026-11-16T10:00Z")

@@ -4,7 +4,7 @@ import pytest
 
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.ready_made import quick_plan_dithered
-from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.oblivious import plan_lattice
 from countless.planning.traffic import (
     Group,
     active_sites,

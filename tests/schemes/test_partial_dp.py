@@ -23,9 +23,9 @@ from countless.privacy import theorems
 from countless.privacy.guarantee import PartialDPGuarantee
 from countless.privacy.tails import laplace_sum_quantile
 from countless.randomness import SeededRandom
-from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.partial_dp import NoisyPhaseEstimator, PartialDPPaper
 from countless.schemes.registry import SchemeName
+from countless.schemes.sampled import CrossingEstimator
 from support.streams import stream_named
 
 PAPER = plan_partial_dp(100, 0.1, 1e-3, "paper")

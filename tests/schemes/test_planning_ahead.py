@@ -6,7 +6,7 @@ from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
 from countless.core.messages import Report, SiteId
 from countless.planning.cache import PlanCache
-from countless.planning.oblivious.planner import ObliviousPlan
+from countless.planning.oblivious import ObliviousPlan
 from countless.randomness import SeededRandom
 from countless.schemes.auto import Auto
 from countless.schemes.dithered import Dithered

@@ -8,7 +8,7 @@ from countless import Tracker
 from countless.core.coordinator import Coordinator
 from countless.core.messages import SiteId, Snapshot
 from countless.planning.cache import PlanCache, round_up_sites
-from countless.planning.oblivious.planner import ObliviousPlan
+from countless.planning.oblivious import ObliviousPlan
 from countless.planning.plan import MAX_SITES
 from countless.randomness import SeededRandom
 from countless.schemes.auto import CANDIDATES

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from countless.core.durations import seconds
+from countless.core.parameters import seconds
 from countless.errors import InvalidParameter
 from countless.server.serve import MAX_OPEN_FILES, raise_file_limit
 from countless.server.settings import PORT, Settings, load_settings

@@ -14,13 +14,11 @@ from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.family import FamilyMember
 from countless.client.local_counter import LocalCounter
-from countless.client.session.known import Known
-from countless.client.session.members import SessionMembers
+from countless.client.session.members import Known, SessionMembers
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import Steps
-from countless.core.family.state import PersistentState
+from countless.core.family.messages import PersistentState, Steps
 from countless.core.messages import SiteId
 from countless.core.periods.site import SitePeriods
 from countless.errors import InvariantBroken, ProtocolError

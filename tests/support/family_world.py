@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 from countless.core.answer import State
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import OVERFLOW, DownMessage, Outbox, Report, Resend, SetSteps, Sync, UpMessage
+from countless.core.family.rule import CertainSteps
 from countless.core.family.site import FamilySite
-from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId
 from countless.errors import CountlessError
 

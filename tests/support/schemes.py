@@ -5,10 +5,10 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling, OncePerBlock
 from countless.errors import PlanError
-from countless.schemes.crossing_estimator import CrossingEstimator
 from countless.schemes.dithered import DitheredEstimator
 from countless.schemes.lattice import LatticeEstimator
 from countless.schemes.offsets import OffsetTable
+from countless.schemes.sampled import CrossingEstimator
 from support.plans import dithered_plan
 
 

@@ -12,8 +12,8 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import Usage
 from countless.core.family.answer import Top
 from countless.core.family.distribution import Quantile, Rank
-from countless.core.windows.spans import SpanCount, SpanRate
-from countless.core.windows.window import TotalAnswer
+from countless.core.periods.spans import SpanCount, SpanRate
+from countless.core.periods.window import TotalAnswer
 from countless.errors import Exhausted, ServiceError
 from countless.inprocess.tracker import CountingSite
 

@@ -12,9 +12,8 @@ import asyncio
 from random import Random
 
 from countless.core.messages import SetTrigger, SiteId, StartRound
+from countless.core.periods.window import Window, WindowRule, WindowState
 from countless.core.site import Site
-from countless.core.windows.rule import WindowRule
-from countless.core.windows.window import Window, WindowState
 from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SeededRandom
 from countless.server.kinds.windowed_counter import WindowedCounter

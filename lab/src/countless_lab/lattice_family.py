@@ -19,10 +19,9 @@ from typing import Literal
 from countless.core.calendar import Per
 from countless.core.family.answer import LabelCount
 from countless.core.family.coordinator import MAX_LABELS, FamilyCoordinator
-from countless.core.family.messages import Outbox, Report, Steps, Sync, UpMessage
+from countless.core.family.messages import Member, Outbox, Report, Steps, Sync, UpMessage
+from countless.core.family.rule import require_epsilon
 from countless.core.family.site import LABEL_CAP, FamilySite
-from countless.core.family.state import Member
-from countless.core.family.steps import require_epsilon
 from countless.core.messages import SiteId, SiteName
 from countless.core.parameters import require_probability
 from countless.core.random_source import RandomSource

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countless.errors import InvalidParameter
-from countless.planning.oblivious.lattice import LATTICE, plan_lattice
-from countless.planning.oblivious.planner import Horizon, ObliviousPlan, SiteError, allowance
+from countless.planning.oblivious import LATTICE, Horizon, ObliviousPlan, SiteError, allowance, plan_lattice
 from countless.planning.plan import Plan, exact_fraction
 from countless_lab.confidence import quantile
 from countless_lab.planning.blocks import BLOCKS, plan_blocks

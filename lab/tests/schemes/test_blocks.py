@@ -12,7 +12,7 @@ from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import BernoulliSampling, OncePerBlock
 from countless.randomness import SeededRandom
-from countless.schemes.crossing_estimator import CrossingEstimator
+from countless.schemes.sampled import CrossingEstimator
 
 
 def opened(step: int, *bases: int, reports: int = 10**9) -> tuple[CrossingEstimator, list[Entry]]:

@@ -8,7 +8,7 @@ import pytest
 from bench.auto import CompetitiveRatio, competitive_ratio
 from countless.core.estimator import Scheme
 from countless.planning.dithered.planner import plan_dithered
-from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.oblivious import plan_lattice
 from countless.schemes.dithered import Dithered
 from countless.schemes.lattice import Lattice
 from countless_lab.simulation.registry import stream_named

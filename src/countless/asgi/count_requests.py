@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from countless.client.client import Client
-from countless.client.http_methods import method_label
+from countless.client.http_requests import method_label
 from countless.core.calendar import Per
 
 Scope = MutableMapping[str, Any]

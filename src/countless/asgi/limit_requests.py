@@ -13,11 +13,10 @@ from hashlib import sha256
 from math import ceil
 
 from countless.asgi.count_requests import App, Message, Receive, Scope, Send
-from countless.asgi.ratelimit_fields import limit_field, policy_field, require_policy
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
-from countless.client.sparse_log import SparseLog
+from countless.client.http_requests import SparseLog
 from countless.core.budget.decision import Reason
 from countless.core.budget.rule import BudgetRule
 from countless.core.parameters import require_bool, require_seconds
@@ -210,3 +209,34 @@ async def _send_problem(send: Send, status: int, content: Mapping[str, object], 
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+# The header fields `RateLimit-Policy` and `RateLimit` of draft-ietf-httpapi-ratelimit-headers-11: lists of structured
+# fields (RFC 9651), a policy's name as a string with integers as parameters
+
+MAX_INTEGER = 999_999_999_999_999  # of a structured field
+
+
+def require_policy(policy: str) -> str:
+    """Return the name of a policy that can stand in a field as it is, between quotes."""
+    if not policy or not policy.isascii() or not policy.isprintable() or "\\" in policy or '"' in policy:
+        raise InvalidParameter("policy", policy, "printable ASCII characters without quotes and backslashes")
+    return policy
+
+
+def policy_field(policy: str, quota: int, window_s: int | None) -> str:
+    """
+    >>> policy_field("default", 100, 60)
+    '"default";q=100;w=60'
+    """
+    window = "" if window_s is None else f";w={window_s}"
+    return f'"{policy}";q={min(quota, MAX_INTEGER)}{window}'
+
+
+def limit_field(policy: str, available: int, effective_s: int | None) -> str:
+    """
+    >>> limit_field("default", 42, 17)
+    '"default";r=42;t=17'
+    """
+    effective = "" if effective_s is None else f";t={effective_s}"
+    return f'"{policy}";r={min(available, MAX_INTEGER)}{effective}'

@@ -15,7 +15,7 @@ from countless.cli.coordinator import coordinator
 from countless.cli.numbers import number_of_units, share
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.api import ApiClient
-from countless.core.durations import require_unit
+from countless.core.parameters import require_unit
 
 WATCH_S = 1.0
 _PATH = "/api/v1/budgets"

@@ -7,8 +7,7 @@ from math import inf
 from socket import create_connection
 
 from countless.client.api import ApiClient
-from countless.client.environment import is_loopback
-from countless.client.transport.endpoint import Endpoint, no_coordinator
+from countless.client.transport.endpoint import Endpoint, is_loopback, no_coordinator
 from countless.clock import Clock, steady_clock
 from countless.errors import InvalidParameter
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from countless.client.environment import DEFAULT_URL as DEFAULT_URL
+from countless.client.transport.endpoint import DEFAULT_URL as DEFAULT_URL
 
 Url = Annotated[str, typer.Option("--url", envvar="COUNTLESS_URL", help="Ask the coordinator at this address.")]
 

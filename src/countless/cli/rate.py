@@ -8,7 +8,7 @@ import typer
 from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_rolling
-from countless.core.durations import require_rolling
+from countless.core.parameters import require_rolling
 
 EXAMPLE = "Example:  countless rate requests --rolling 5m"
 

@@ -11,7 +11,7 @@ import typer
 
 from countless.cli.coordinator import coordinator
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
-from countless.core.durations import require_duration
+from countless.core.parameters import require_duration
 
 _PATH = "/api/v1/sites"
 app = typer.Typer(help=__doc__)

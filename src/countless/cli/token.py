@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from countless.core.durations import require_duration
+from countless.core.parameters import require_duration
 from countless.errors import InvalidParameter, UnknownName
 from countless.token_file import SCOPES
 

@@ -10,7 +10,7 @@ from countless.cli.numbers import number_of_units
 from countless.cli.options import DEFAULT_URL, Json, Token, Url
 from countless.client.answers import parse_total
 from countless.client.watch import follow
-from countless.core.threshold import Threshold, Verdict
+from countless.core.answer import Threshold, Verdict
 
 EXAMPLE = "Example:  countless watch requests --over 1000000 && echo passed"
 

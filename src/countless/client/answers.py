@@ -4,8 +4,6 @@ from datetime import datetime
 from math import ceil, floor, inf, log10
 from typing import Any, Literal, NamedTuple
 
-from countless.client.json_fields import json_fields
-
 StateName = Literal["exact", "holding", "learning", "degraded"]
 
 _BAR_CHARS = 30
@@ -263,3 +261,16 @@ def _shown(rate: float, rounding: Any) -> str:
     """
     digits = max(0, 2 - floor(log10(rate))) if rate > 0 else 0
     return f"{rounding(rate * 10**digits) / 10**digits:,.{digits}f}"
+
+
+def json_fields(result: Any) -> dict[str, Any]:
+    """The fields of a named tuple, with times as ISO 8601 and None for no upper bound."""
+    return {name: _plain(value) for name, value in result._asdict().items()}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return json_fields(value) if hasattr(value, "_asdict") else [_plain(each) for each in value]
+    return None if value == inf else value

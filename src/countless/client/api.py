@@ -9,8 +9,7 @@ from socket import SHUT_RDWR
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from countless.client.environment import find_token
-from countless.client.transport.endpoint import Endpoint, no_coordinator, port_hint
+from countless.client.transport.endpoint import Endpoint, find_token, no_coordinator, port_hint
 from countless.errors import InvalidParameter, ServiceError
 from countless.tls import client_tls_context
 from countless.token_file import token_problem

@@ -24,13 +24,12 @@ from weakref import WeakValueDictionary
 from countless.client import forks, goodbye
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.counter import LABEL_CAP, Counter
-from countless.client.environment import token_for, url_or_default
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
 from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
 from countless.client.local_windows import LocalFamilyWindows
 from countless.client.surroundings import REAL, ClientSurroundings
-from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.endpoint import Endpoint, token_for, url_or_default
 from countless.core.calendar import Calendar, Per, calendar_of, require_calendar
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP

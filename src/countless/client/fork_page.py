@@ -10,12 +10,14 @@ but the iterators do not end. (design/client.md, Fork.)
 
 import mmap
 import os
+import sys
 from collections.abc import Callable, Iterator
 from itertools import chain, compress, repeat, takewhile
 from operator import itemgetter
 from typing import TypeVar
 
-from countless.client.interpreter import GIL
+GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()  # one step of C code is atomic
+
 
 MAX_ITEMS = mmap.PAGESIZE  # of `items`, at least 1,024
 _MADV_WIPEONFORK = 18  # of Linux; the module `mmap` has no name for it before Python 3.13

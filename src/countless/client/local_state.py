@@ -15,7 +15,6 @@ from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
-from countless.client.environment import find_token
 from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.family import FamilyMember
@@ -26,7 +25,7 @@ from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin, new_incarnation
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import Transport
-from countless.client.transport.endpoint import Endpoint
+from countless.client.transport.endpoint import Endpoint, find_token
 from countless.client.transport.websocket import WebSocketTransport
 from countless.core.budget.messages import Ask
 from countless.core.calendar import Calendar

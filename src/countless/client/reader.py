@@ -22,8 +22,8 @@ from countless.client.answers import (
     parse_window,
 )
 from countless.client.api import ApiClient
-from countless.client.environment import url_or_default
-from countless.core.durations import require_rolling
+from countless.client.transport.endpoint import url_or_default
+from countless.core.parameters import require_rolling
 from countless.errors import InvalidParameter
 
 

@@ -13,8 +13,8 @@ from time import sleep
 from typing import Any
 
 from countless.client.api import AnswerStream, ApiClient
-from countless.client.session.backoff import Backoff
-from countless.core.threshold import Threshold, Verdict
+from countless.client.session.reconnect import Backoff
+from countless.core.answer import Threshold, Verdict
 from countless.errors import InvalidParameter, ServiceError
 from countless.randomness import SYSTEM_RANDOM
 from countless.wire.keys import validate_name

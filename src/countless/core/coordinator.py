@@ -15,8 +15,8 @@ from countless.core.answer import STATE_TABLE, Answer
 from countless.core.estimator import Estimator, RoundContext, Scheme
 from countless.core.ledger import Entry, Ledger
 from countless.core.messages import Outbox, SiteId, Snapshot, UpMessage
+from countless.core.parameters import require_restored_round
 from countless.core.random_source import RandomSource
-from countless.core.restored_rounds import require_restored_round
 from countless.core.rounds import Rounds
 from countless.core.site_states import AWAITING_SNAPSHOT, DEPARTED, LEFT, MESSAGE, TIMED_OUT, UNREACHABLE
 from countless.core.triggers import Trigger

@@ -7,7 +7,7 @@ from threading import RLock
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite, Quantile, Rank, Ranks
 from countless.core.family.messages import Report
-from countless.core.family.steps import CertainSteps
+from countless.core.family.rule import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.errors import InvalidParameter
 from countless.inprocess.world import LabelWorld, Meter, Roster, Traffic, fleet_of

@@ -11,8 +11,8 @@ from countless.core.calendar import Calendar, Per, require_calendar
 from countless.core.family.answer import LabelCount, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import OVERFLOW
+from countless.core.family.rule import CertainSteps
 from countless.core.family.site import LABEL_CAP, FamilySite, require_label
-from countless.core.family.steps import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter

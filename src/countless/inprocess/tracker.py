@@ -16,9 +16,8 @@ from countless.core.coordinator import DebugState
 from countless.core.estimator import Scheme
 from countless.core.messages import SiteName
 from countless.core.parameters import require_alpha, require_probability
-from countless.core.windows.rule import WindowRule
-from countless.core.windows.spans import SpanCount, SpanRate
-from countless.core.windows.window import TotalAnswer, Window, total_answer
+from countless.core.periods.spans import SpanCount, SpanRate
+from countless.core.periods.window import TotalAnswer, Window, WindowRule, total_answer
 from countless.errors import InvalidParameter
 from countless.inprocess.windows import TrackedWindows, WindowedSite
 from countless.inprocess.world import Meter, Roster, TrackedTotal, Traffic, fleet_of

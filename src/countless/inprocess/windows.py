@@ -12,16 +12,15 @@ from typing import NamedTuple
 from countless.core.answer import Answer
 from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
-from countless.core.durations import require_rolling
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.site import FamilySite
 from countless.core.messages import SiteId
+from countless.core.parameters import require_rolling
+from countless.core.periods.rolling import Record, count_since, narrower
 from countless.core.periods.site import MARGIN_S, SitePeriods
+from countless.core.periods.spans import SpanCount, count_between, span_named
+from countless.core.periods.window import TotalAnswer, Window, WindowRule, WindowState
 from countless.core.site import require_increment
-from countless.core.windows.rolling import Record, count_since, narrower
-from countless.core.windows.rule import WindowRule
-from countless.core.windows.spans import SpanCount, count_between, span_named
-from countless.core.windows.window import TotalAnswer, Window, WindowState
 from countless.errors import InvalidParameter, NoWindows
 from countless.inprocess.world import LabelWorld, TrackedTotal, Traffic
 

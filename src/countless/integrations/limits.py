@@ -25,7 +25,7 @@ from limits.strategies import STRATEGIES, RateLimiter
 from limits.util import WindowStats
 
 from countless.client.client import connect
-from countless.client.sparse_log import SparseLog
+from countless.client.http_requests import SparseLog
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import PERIODS
 from countless.errors import AboveLimit, CountlessError, Exhausted, InvalidParameter, UnknownBudget

@@ -2,7 +2,7 @@
 
 from math import log
 
-from countless.core.family.steps import GROWTH, LABEL_SHARE, TOTAL_SHARE
+from countless.core.family.rule import GROWTH, LABEL_SHARE, TOTAL_SHARE
 
 
 def most_messages(sites: int, epsilon: float, total: int) -> float:

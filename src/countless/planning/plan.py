@@ -89,7 +89,7 @@ def step_within(alpha: float, allowance: float, total: int) -> int:
 def least_total(plan: RoundPlan, least_step: int) -> int:
     """The first total at which the plan's step is at least `least_step`: the exact inverse of `step_within`.
 
-    >>> from countless.planning.oblivious.lattice import plan_lattice
+    >>> from countless.planning.oblivious import plan_lattice
     >>> plan = plan_lattice(100, 0.01, 1e-4)
     >>> [plan.step(least_total(plan, 7) - event) for event in (0, 1)]
     [7, 6]

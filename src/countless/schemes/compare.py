@@ -7,7 +7,7 @@ from math import exp, log
 
 from countless.planning.deterministic import plan_deterministic
 from countless.planning.dithered.planner import plan_dithered
-from countless.planning.oblivious.lattice import plan_lattice
+from countless.planning.oblivious import plan_lattice
 from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.planning.plan import Plan, check_request
 from countless.planning.sampled import plan_sampled

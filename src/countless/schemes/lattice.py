@@ -7,8 +7,7 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import Trigger
 from countless.planning.cache import PlanCache
-from countless.planning.oblivious.lattice import plan_lattice
-from countless.planning.oblivious.planner import ObliviousPlan
+from countless.planning.oblivious import ObliviousPlan, plan_lattice
 from countless.schemes.offsets import OffsetTable
 from countless.schemes.planned import PlannedScheme
 

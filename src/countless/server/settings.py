@@ -13,9 +13,8 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from countless.core.durations import seconds
-from countless.core.parameters import require_alpha, require_probability
-from countless.core.windows.rule import WindowRule
+from countless.core.parameters import require_alpha, require_probability, seconds
+from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter, UnknownName
 from countless.schemes.registry import SCHEMES, require_adversary
 from countless.wire.nats_url import Broker

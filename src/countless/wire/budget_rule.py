@@ -6,7 +6,7 @@ nothing, and tells its program that it cannot follow the rule.
 
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import MAX_ROLLING, MIN_ROLLING, BudgetRule
-from countless.core.durations import require_duration
+from countless.core.parameters import require_duration
 from countless.wire.frames import SetBudgetRule
 
 _ROLLING = "rolling "

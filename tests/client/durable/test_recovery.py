@@ -78,7 +78,7 @@ def test_counts_of_an_expired_incarnation_are_kept_and_not_tried_for_ever(
 
 def test_close_tries_again_what_could_not_be_delivered_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not after the pause of a client that no program waits for."""
-    monkeypatch.setattr("countless.client.session.backoff.FIRST_S", 1e6)
+    monkeypatch.setattr("countless.client.session.reconnect.FIRST_S", 1e6)
     orphan(tmp_path)
     tried, expired = Event(), IncarnationExpired(7)
 

@@ -1,6 +1,6 @@
 """Pauses double up to a limit, with jitter."""
 
-from countless.client.session.backoff import FIRST_S, MAX_S, MAX_WHILE_WAITED_FOR_S, Backoff
+from countless.client.session.reconnect import FIRST_S, MAX_S, MAX_WHILE_WAITED_FOR_S, Backoff
 from countless.randomness import SeededRandom, SystemRandom
 
 

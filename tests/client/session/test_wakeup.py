@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from countless.client.session.wakeup import Wakeup
+from countless.client.session.loop import Wakeup
 
 LARGE = 1100  # `select` takes no file descriptor above 1,023
 

@@ -11,10 +11,9 @@ import msgspec
 import pytest
 from starlette.requests import Request
 
-from countless.core.answer import Answer, State
+from countless.core.answer import Answer, State, Threshold
 from countless.core.messages import Report
-from countless.core.threshold import Threshold
-from countless.core.windows.window import total_answer
+from countless.core.periods.window import total_answer
 from countless.errors import InvalidParameter
 from countless.server.http.access.auth import Access
 from countless.server.http.answers.published import (

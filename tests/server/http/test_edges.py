@@ -2,7 +2,7 @@
 
 import pytest
 
-from countless.core.windows.rolling import Record
+from countless.core.periods.rolling import Record
 from countless.server.http.history.edges import BARS, LENGTHS_S, Edges
 
 DAY_S = LENGTHS_S["day"]

@@ -9,7 +9,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import Report
-from countless.core.windows.rolling import count_since
+from countless.core.periods.rolling import count_since
 from countless.server.http.history import history
 from countless.server.http.history.history import MAX_POINTS, Recorder, TimeSeries
 from countless.wire.frames import Join

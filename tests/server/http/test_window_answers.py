@@ -12,7 +12,7 @@ from countless.client.answers import parse_window
 from countless.core.answer import State
 from countless.core.calendar import Calendar
 from countless.core.messages import Report
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
 from countless.server.http.answers.operator_view import operator_answer, operator_sum

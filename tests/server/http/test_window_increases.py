@@ -9,7 +9,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.calendar import calendar_of
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.server.http.answers.increases import Increases, WindowIncreases, increases_of
 from countless.server.http.answers.sums import summed
 from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer

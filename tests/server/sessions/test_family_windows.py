@@ -7,7 +7,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
 from countless.server.kinds.windowed_family import WindowedFamily

@@ -10,7 +10,7 @@ from countless.core.budget.messages import Ask, BudgetId
 from countless.core.family.distribution import MIN_VALUE, Buckets, Ranks
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId
-from countless.core.restored_rounds import MAX_ROUND
+from countless.core.parameters import MAX_ROUND
 from countless.errors import ProtocolError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyReport, FamilySteps

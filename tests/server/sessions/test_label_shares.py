@@ -10,7 +10,7 @@ from countless.core.answer import State
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import SiteId
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.errors import LimitReached, ProtocolError
 from countless.server.kinds.label_shares import MEMBER_BYTES, LabelShares, LabelUse, label_bytes
 from countless.server.kinds.windowed_family import WindowedFamily

@@ -6,8 +6,7 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import Report, SetTrigger
-from countless.core.windows.rule import WindowRule
-from countless.core.windows.window import Window, WindowState
+from countless.core.periods.window import Window, WindowRule, WindowState
 from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
 from countless.server.kinds.windowed_counter import WindowedCounter

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from countless.core.windows.window import WindowState
+from countless.core.periods.window import WindowState
 from countless.server.kinds.counter import CounterFields
 from countless.server.kinds.windowed_counter import WindowedCounter
 from countless.server.sessions.published_windows import PublishedWindows

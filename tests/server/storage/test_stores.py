@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from countless.core.messages import SiteId
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.server.cluster.records import Body, decode_body, split
 from countless.server.kinds.counter import CounterFields
 from countless.server.settings import Config

@@ -13,7 +13,7 @@ from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext,
 from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import GeometricGrowth, Trigger
-from countless.planning.oblivious.planner import ObliviousPlan
+from countless.planning.oblivious import ObliviousPlan
 from countless.privacy.noise import RandomSourceNoise
 from countless.schemes.dithered import Dithered, DitheredEstimator
 from countless.schemes.lattice import Lattice, LatticeEstimator

@@ -3,7 +3,7 @@
 The error of a site, in steps, is a centred coin: psi(s) = s^2/8 (design/proofs/oblivious.md, section 4).
 """
 
-from countless.planning.oblivious.planner import ObliviousPlan, SiteError, plan_step_per_report
+from countless.planning.oblivious import ObliviousPlan, SiteError, plan_step_per_report
 
 BLOCKS = SiteError(
     scheme="blocks",

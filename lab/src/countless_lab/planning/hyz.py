@@ -8,7 +8,7 @@ m-th report has come by t = m + A + sqrt(A^2 + 2 m A), A = ln(64/eta).
 
 from math import inf, log, log1p, sqrt
 
-from countless.planning.oblivious.planner import Horizon, ObliviousPlan, SiteError, allowance, plan_oblivious
+from countless.planning.oblivious import Horizon, ObliviousPlan, SiteError, allowance, plan_oblivious
 from countless.planning.plan import check_request
 
 HYZ = SiteError(

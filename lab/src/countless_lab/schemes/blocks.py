@@ -4,9 +4,9 @@ from countless.core.estimator import Estimator, RoundContext
 from countless.core.random_source import RandomSource
 from countless.core.triggers import OncePerBlock
 from countless.planning.cache import PlanCache
-from countless.planning.oblivious.planner import ObliviousPlan
-from countless.schemes.crossing_estimator import CrossingEstimator
+from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.planned import PlannedScheme
+from countless.schemes.sampled import CrossingEstimator
 from countless_lab.planning.blocks import plan_blocks
 
 

@@ -7,7 +7,7 @@ from countless.core.ledger import Entry
 from countless.core.random_source import RandomSource
 from countless.core.triggers import BernoulliSampling, Trigger
 from countless.planning.cache import PlanCache
-from countless.planning.oblivious.planner import ObliviousPlan
+from countless.planning.oblivious import ObliviousPlan
 from countless.schemes.planned import PlannedScheme
 from countless_lab.planning.hyz import plan_hyz
 

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from itertools import repeat
 from operator import length_hint
 
+from countless.client.fork_page import GIL
 from countless.client.forks import present_page
-from countless.client.interpreter import GIL
 from countless.core.budget.messages import Ask, BudgetId, DownMessage
 from countless.core.budget.rolling import RollingWindow
 from countless.core.budget.rule import IN_FLIGHT, BudgetRule

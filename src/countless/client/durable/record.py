@@ -19,8 +19,8 @@ from operator import setitem
 from threading import RLock
 from typing import Protocol
 
+from countless.client.fork_page import GIL
 from countless.client.forks import present_page
-from countless.client.interpreter import GIL
 from countless.core.messages import Report, Snapshot, UpMessage
 from countless.core.site import Site
 from countless.errors import InvalidParameter

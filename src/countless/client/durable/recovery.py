@@ -25,9 +25,9 @@ from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.family import FamilyMember
 from countless.client.kinds.member import AnyMember
-from countless.client.session.backoff import Backoff
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin
+from countless.client.session.reconnect import Backoff
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Transport
 from countless.core.family.messages import UpMessage as FamilyMessage

@@ -1,16 +1,16 @@
 """The client's background thread: one session with each shard, over one transport."""
 
+import selectors
+import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from threading import RLock
 
 from countless.client.kinds.budget import BudgetState
 from countless.client.kinds.member import AnyMember
-from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import NewIncarnation, Origin, SiteSession
-from countless.client.session.reconnect import OnStatus, ReconnectingSession
-from countless.client.session.wakeup import Wakeup
+from countless.client.session.reconnect import Backoff, OnStatus, ReconnectingSession
 from countless.client.session.windows import WindowsState
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Transport
@@ -19,6 +19,37 @@ from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.wire.frames import BudgetLeave
 from countless.wire.keys import BUDGET, Key
+
+# `select` raises ValueError in a process with more than 1,024 open files; Windows has no `poll`.
+_Selector: type[selectors.BaseSelector] = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+class Wakeup:
+    """Any thread may `notify`. One thread waits."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def notify(self) -> None:
+        with suppress(OSError):  # a notification is pending already, or the thread has ended
+            self._writer.send(b"!")
+
+    def wait(self, timeout_s: float | None, sockets: Sequence[socket.socket] = ()) -> bool:
+        """Until one of the sockets has data or is closed (True), for one or several notifications, or for so long."""
+        with _Selector() as selector:
+            for each in (self._reader, *sockets):
+                selector.register(each, selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(timeout_s)]
+        with suppress(BlockingIOError):
+            self._reader.recv(64)
+        return any(each in sockets for each in ready)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+
 
 NewIncarnationOfShard = Callable[[SiteId, int], AbstractContextManager[None]]
 

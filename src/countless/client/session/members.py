@@ -1,20 +1,81 @@
-"""The counters, or the families, of one session: what has joined on the present stream, is due, was rejected, has left.
+"""The counters, or the families, of one session: joined on the present stream, due, rejected, or gone.
 
-A window that is finished leaves while the session goes on, in the order of windows, and is forgotten then. All others
+A window that is finished leaves while the session continues, in the order of windows, and is forgotten then. All others
 leave together when the client is closed.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
 from countless.client.kinds.member import AnyMember, Effect
-from countless.client.session.known import Known
-from countless.client.session.rejections import RejectionLog
 from countless.client.session.windows import SessionWindows
 from countless.core.messages import SiteId
+from countless.wire.families import KnownFamily
 from countless.wire.frames import DownItem, UpItem
-from countless.wire.keys import Key
+from countless.wire.keys import ALL, COUNTER, FAMILY, Key, key_of
+
+log = logging.getLogger("countless")
+
+MAX_WARNINGS = 10  # for one reason
+MAX_REASONS = 1_000  # that are counted
+
+
+class RejectionLog:
+    """Warnings, but not one for each of thousands of names with every connection again.
+
+    >>> from unittest.mock import patch
+    >>> rejections = RejectionLog("counter")
+    >>> with patch.object(log, "warning") as warning:
+    ...     for number in range(9000): rejections.warn(f"k{number}", "there are too many")
+    >>> warning.call_count, warning.call_args.args[0]
+    (10, 'rejected by the coordinator: %s=%r reason=%s (more are not listed)')
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._warned = Counter[str]()  # by reason
+
+    def warn(self, name: str, reason: str) -> None:
+        if len(self._warned) >= MAX_REASONS:
+            self._warned.clear()
+        self._warned[reason] += 1
+        if self._warned[reason] < MAX_WARNINGS:
+            log.warning("rejected by the coordinator: %s=%r reason=%s", self._kind, name, reason)
+        elif self._warned[reason] == MAX_WARNINGS:
+            log.warning("rejected by the coordinator: %s=%r reason=%s (more are not listed)", self._kind, name, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the coordinator knew of an incarnation that it has retired."""
+
+    members: Mapping[Key, int | KnownFamily] = field(default_factory=dict)
+    first_not_left: Mapping[Key, int] = field(default_factory=dict)  # by the key of all windows together
+
+    def has_left(self, key: Key) -> bool:
+        """It is a window, and everything that was counted in it is known."""
+        return key.is_window and key.period < self.first_not_left.get(key.windows, 0)
+
+
+def known_of(counts: Mapping[str, int], families: Mapping[str, KnownFamily]) -> Known:
+    """From the texts of frames. The number that comes with the text of all windows together is the first window that
+    has not left. Frames don't say whether of a counter or of a family, and no two of them have one name.
+
+    >>> known = known_of({"hits": 7, "hits@hour": 5}, {})
+    >>> known.members[Key(COUNTER, "hits")], known.has_left(Key(COUNTER, "hits", "hour", 4))
+    (7, True)
+    """
+    keys = {key_of(COUNTER, text): count for text, count in counts.items()}
+    left = {(key.name, key.calendar): count for key, count in keys.items() if key.period == ALL}
+    return Known(
+        {key: count for key, count in keys.items() if key.period != ALL}
+        | {key_of(FAMILY, text): known for text, known in families.items()},
+        {Key(kind, *which, ALL): period for which, period in left.items() for kind in (COUNTER, FAMILY)},
+    )
 
 
 class SessionMembers:

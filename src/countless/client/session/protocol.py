@@ -14,8 +14,7 @@ from threading import RLock
 from countless.client.kinds.budget import BudgetState, SessionBudgets
 from countless.client.kinds.member import AnyMember, Effect
 from countless.client.session.contact import Contact
-from countless.client.session.known import Known, known_of
-from countless.client.session.members import SessionMembers
+from countless.client.session.members import Known, SessionMembers, known_of
 from countless.client.session.windows import WindowsState
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Send

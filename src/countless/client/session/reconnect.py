@@ -2,11 +2,30 @@
 
 from collections.abc import Callable
 
-from countless.client.session.backoff import Backoff
 from countless.client.session.protocol import NewIncarnation, SessionRetired, SessionSteps, SiteSession
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Received, Transport
+from countless.core.random_source import RandomSource
 from countless.errors import ProtocolError
+
+FIRST_S, MAX_WHILE_WAITED_FOR_S, MAX_S = 0.05, 0.5, 10 / 3  # before jitter, which makes half as much of it, up to 5 s
+
+
+class Backoff:
+    """Pauses that double, with jitter: not all clients return to a restarted coordinator in the same moment."""
+
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
+        self._pause = FIRST_S
+
+    def reset(self) -> None:
+        self._pause = FIRST_S
+
+    def next(self, waited_for: bool = False) -> float:
+        """Seconds to wait now; fewer while the program waits for the connection."""
+        pause, self._pause = self._pause, min(2 * self._pause, MAX_S)
+        return (min(pause, MAX_WHILE_WAITED_FOR_S) if waited_for else pause) * (0.5 + self._rng.random())
+
 
 _NEVER = float("inf")
 

@@ -1,12 +1,14 @@
-"""The network address of one coordinator."""
+"""The network address of one coordinator, and the token for it: from a call, or from the environment."""
 
 import os
 import ssl
 from http.client import RemoteDisconnected
+from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from countless.errors import InvalidParameter
+from countless.token_file import local_token, read_token, usable
 from countless.wire.nats_url import netloc
 
 PORT = 2686
@@ -69,3 +71,40 @@ def port_hint(endpoint: Endpoint) -> str:
     if not usual or not port.isdigit() or int(port) == PORT:
         return ""
     return f" (COUNTLESS_PORT={port} is read by countless serve only: set COUNTLESS_URL=http://127.0.0.1:{port})"
+
+
+DEFAULT_URL = f"http://127.0.0.1:{PORT}"
+
+
+def url_or_default(url: str | None) -> str:
+    return url or os.environ.get("COUNTLESS_URL") or DEFAULT_URL
+
+
+def token_for(endpoint: Endpoint, token: str | None = None) -> str | None:
+    """The token to send: the given one, else `COUNTLESS_TOKEN`, else what is in the file `COUNTLESS_TOKEN_FILE`, else,
+    for a coordinator on this machine, the operator's token from its state directory, if this user may read it and no
+    other user listens on the port.
+
+    Call it for each connection: a file may have a new token. Raises InvalidParameter if a token cannot be used.
+    """
+    return find_token(endpoint, token)[0]
+
+
+def find_token(endpoint: Endpoint, token: str | None = None) -> tuple[str | None, str]:
+    """The token as `token_for` has it, and where it was, for errors."""
+    variable, file = os.environ.get("COUNTLESS_TOKEN"), os.environ.get("COUNTLESS_TOKEN_FILE")
+    if token and token != variable:
+        return usable(token), "the one that was given"
+    if variable:
+        return usable(variable), "the one in COUNTLESS_TOKEN"
+    if file:
+        return read_token(file), f"the one in {file} (COUNTLESS_TOKEN_FILE)"
+    found = local_token(endpoint.port) if is_loopback(endpoint.host) else None
+    return (None, "") if found is None else (found[0], f"the one in {found[1]}")
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -27,7 +27,7 @@ from countless.core.budget.holders import CURRENT, GIVEN_UP, MISSED, RECALLED, H
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Outbox, Recall
 from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
-from countless.core.restored_rounds import require_restored_round
+from countless.core.parameters import require_restored_round
 from countless.errors import ProtocolError
 
 SHARE_PERCENT = 28  # the least messages in the worst case: (2 + 2/f)/ln(1/f) is smallest near f = 0.28

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from countless.core.budget.amounts import require_amount, require_slack
 from countless.core.calendar import Calendar, calendar_of, require_calendar
-from countless.core.durations import require_duration
+from countless.core.parameters import require_duration
 from countless.errors import InvalidParameter
 
 SPENDING, IN_FLIGHT = KINDS = ("spending", "in_flight")

@@ -15,18 +15,21 @@ from countless.core.answer import STATE_TABLE, State
 from countless.core.family.answer import LabelCount, Top, interval, top_of
 from countless.core.family.messages import (
     OVERFLOW,
+    DebugState,
     DownMessage,
+    Member,
     Outbox,
+    PersistentState,
     Report,
     Resend,
+    SavedMember,
     SetSteps,
     Steps,
     Sync,
     UpMessage,
 )
-from countless.core.family.state import DebugState, Member, PersistentState, SavedMember
 from countless.core.messages import SiteId, SiteName
-from countless.core.restored_rounds import require_restored_round
+from countless.core.parameters import require_restored_round
 from countless.errors import InvariantBroken, ProtocolError
 
 MAX_LABELS = 1_000_000

@@ -10,7 +10,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.core.durations import require_duration
+from countless.core.parameters import require_duration
 from countless.errors import InvalidParameter
 from countless.server.http.answers.families import quantile_answer
 from countless.server.http.answers.operator_view import operator_answer, operator_sum

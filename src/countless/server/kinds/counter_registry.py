@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from itertools import groupby
 
 from countless.core.coordinator import PersistentState
+from countless.core.periods.window import WindowRule
 from countless.core.random_source import RandomSource
-from countless.core.windows.rule import WindowRule
 from countless.errors import InvalidParameter, InvariantBroken, UnknownName
 from countless.server.kinds.counter import CounterFields, TrackedCounter, config_of, fields_of, state_of
 from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter

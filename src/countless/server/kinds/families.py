@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
 
-from countless.core.family.messages import Outbox, Report, SetSteps
+from countless.core.family.messages import Outbox, Report, SavedMember, SetSteps
 from countless.core.family.rule import FamilyRule
-from countless.core.family.state import SavedMember
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 from countless.server.connection import Connection

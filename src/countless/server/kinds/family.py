@@ -10,11 +10,10 @@ from countless.core.answer import State
 from countless.core.family.answer import LabelCounts, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks
-from countless.core.family.messages import OVERFLOW, Steps
+from countless.core.family.messages import OVERFLOW, PersistentState, SavedMember, Steps
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
-from countless.core.family.state import PersistentState, SavedMember
 from countless.core.messages import SiteId, SiteName
-from countless.core.windows.window import TotalAnswer
+from countless.core.periods.window import TotalAnswer
 from countless.errors import InvalidParameter
 from countless.server.sessions.kind import MessageCount, OnChange, Watched
 from countless.server.sessions.lost_sites import Loss

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from countless.core.family.rule import VALUES, FamilyRule
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.kinds.family import SavedFamily, TrackedFamily
 from countless.server.kinds.label_shares import MEMBER_BYTES, LabelShares, LabelUse, label_bytes, newest

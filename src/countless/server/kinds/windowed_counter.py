@@ -10,9 +10,8 @@ from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
+from countless.core.periods.window import TotalAnswer, WindowRule
 from countless.core.random_source import RandomSource
-from countless.core.windows.rule import WindowRule
-from countless.core.windows.window import TotalAnswer
 from countless.errors import InvalidParameter
 from countless.server.kinds.counter import CounterFields, PlanKey, TrackedCounter, config_of, state_of
 from countless.server.sessions.closed_windows import ClosedWindows

@@ -22,8 +22,7 @@ from countless.core.family.coordinator import MAX_LABELS, FamilyCoordinator
 from countless.core.family.messages import Steps
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
-from countless.core.windows.rule import WindowRule
-from countless.core.windows.window import TotalAnswer, total_answer
+from countless.core.periods.window import TotalAnswer, WindowRule, total_answer
 from countless.errors import InvalidParameter
 from countless.server.kinds.family import SCHEMES, LabelReader, SavedFamily, TrackedFamily
 from countless.server.sessions.closed_windows import ClosedWindows

@@ -5,7 +5,7 @@ from shlex import quote
 
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
-from countless.core.windows.rule import WindowRule
+from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter
 from countless.wire.keys import counter_of
 

@@ -19,7 +19,7 @@ from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from countless.core.messages import SiteId
-from countless.core.windows.window import TotalAnswer, Window
+from countless.core.periods.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.kind import MessageCount, OnChange, Watched

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from countless.core.answer import Answer
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
-from countless.core.windows.window import TotalAnswer, Window, WindowState, total_answer
+from countless.core.periods.window import TotalAnswer, Window, WindowState, total_answer
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.lost_sites import LostSites
 from countless.server.settings import Config

@@ -4,7 +4,7 @@ Steps come from the calibration of `hyz`. A synchronisation costs two messages f
 """
 
 from countless.planning.cache import PlanCache
-from countless.planning.oblivious.planner import ObliviousPlan
+from countless.planning.oblivious import ObliviousPlan
 from countless.randomness import SeededRandom
 from countless_lab.planning.hyz import plan_hyz
 

@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from countless.core.calendar import PERIODS, Calendar, calendar_of
-from countless.core.windows.rolling import PastTotals, narrower
-from countless.core.windows.spans import SpanCount, windows_of
-from countless.core.windows.window import Window, WindowState
+from countless.core.periods.rolling import PastTotals, narrower
+from countless.core.periods.spans import SpanCount, windows_of
+from countless.core.periods.window import Window, WindowState
 from countless.server.http.answers.windows import count_of_span
 from countless.server.http.history.counter_sums import CounterSum, WindowSum
 from countless.server.http.history.edges import BARS as BARS_WITHOUT_WINDOWS

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from countless.core.messages import Snapshot
-from countless.core.windows.window import WindowState
+from countless.core.periods.window import WindowState
 from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto

@@ -9,8 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.core.answer import State, whole
-from countless.core.threshold import Threshold, Verdict
+from countless.core.answer import State, Threshold, Verdict, whole
 from countless.errors import InvalidParameter
 from countless.server.http.access.peers import peer_of
 from countless.server.http.answers.counted_stream import CountedStream

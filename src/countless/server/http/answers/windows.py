@@ -10,10 +10,10 @@ from math import inf
 from typing import Any, Protocol
 
 from countless.core.answer import State, worst_state
-from countless.core.durations import require_rolling
-from countless.core.windows.rolling import count_since, narrower
-from countless.core.windows.spans import SpanCount, count_between, span_named
-from countless.core.windows.window import Window, WindowState
+from countless.core.parameters import require_rolling
+from countless.core.periods.rolling import count_since, narrower
+from countless.core.periods.spans import SpanCount, count_between, span_named
+from countless.core.periods.window import Window, WindowState
 from countless.errors import InvalidParameter, NoWindows
 from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
 from countless.server.http.history.counter_sums import WindowSum

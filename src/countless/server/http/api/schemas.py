@@ -10,7 +10,7 @@ from countless.core.answer import State
 from countless.core.calendar import PERIODS
 from countless.core.family.rule import DEFAULT_KEEP as FAMILY_KEEP
 from countless.core.family.rule import LABELS, FamilyRule
-from countless.core.windows.rule import DEFAULT_KEEP, MAX_FLOOR, WindowRule
+from countless.core.periods.window import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
 from countless.schemes.registry import ADVERSARIES, SchemeName
 from countless.server.http.api.schema_types import Anchor, Moment, described

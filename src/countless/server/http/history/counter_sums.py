@@ -8,7 +8,7 @@ from math import ceil, floor
 from typing import Any, NamedTuple
 
 from countless.core.answer import whole, worst_state
-from countless.core.windows.window import TotalAnswer, Window, WindowState
+from countless.core.periods.window import TotalAnswer, Window, WindowState
 from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.kind import MessageCount

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 
-from countless.core.windows.rolling import Record
+from countless.core.periods.rolling import Record
 
 LENGTHS_S = {"minute": 60, "hour": 3600, "day": 86_400}
 SHORTEST_S = LENGTHS_S["minute"]

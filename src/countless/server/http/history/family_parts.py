@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.windows.window import TotalAnswer
+from countless.core.periods.window import TotalAnswer
 from countless.server.kinds.windowed_counter import AnyCounter
 from countless.server.kinds.windowed_family import AnyFamily
 from countless.server.sessions.kind import MessageCount

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from countless.clock import Clock, steady_clock
 from countless.core.answer import State
-from countless.core.windows.rolling import Record
+from countless.core.periods.rolling import Record
 from countless.server.http.history.counter_sums import CounterSum, by_counter
 from countless.server.http.history.edges import SHORTEST_S, Edges
 from countless.server.http.history.family_parts import family_parts

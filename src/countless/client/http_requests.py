@@ -1,4 +1,4 @@
-"""Log lines about requests, of which there may be thousands a second."""
+"""What is noted of requests, which come from outside, thousands a second: log lines and labels."""
 
 import logging
 from time import monotonic
@@ -21,3 +21,11 @@ class SparseLog:
             return
         log.log(level, message + " (%d others not logged)", *args, self._left_out[level])
         self._next[level], self._left_out[level] = monotonic() + LOG_EVERY_S, 0
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+
+
+def method_label(method: str) -> str:
+    """Methods come from outside, and their number must have a bound."""
+    return method if method in _METHODS else "other"

@@ -17,7 +17,7 @@ from math import ceil, floor, inf
 from typing import NamedTuple
 
 from countless.core.calendar import PERIODS, Calendar, Per, calendar_of
-from countless.core.windows.window import Window, WindowState
+from countless.core.periods.window import Window, WindowState
 from countless.errors import InvalidParameter
 
 

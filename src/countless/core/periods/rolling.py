@@ -18,8 +18,8 @@ from itertools import accumulate
 from math import ceil, floor, inf
 from typing import NamedTuple
 
-from countless.core.windows.spans import SpanCount
-from countless.core.windows.window import WindowState
+from countless.core.periods.spans import SpanCount
+from countless.core.periods.window import WindowState
 
 
 class Record(NamedTuple):
