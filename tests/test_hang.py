@@ -53,7 +53,7 @@ def run(directory: Path, program: str, *options: str) -> "subprocess.CompletedPr
     file.write_text(program)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "support.hang", "--hang-s", "2", *options, str(file)]
     variables = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_ADDOPTS": ""}
-    return subprocess.run(command, cwd=directory, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S)
+    return subprocess.run(command, cwd=directory, env=variables, capture_output=True, text=True, timeout=2 * TIMEOUT_S)
 
 
 def test_hanging_test_fails_with_the_stacks_of_all_threads_and_tasks_and_the_next_one_runs(tmp_path: Path) -> None:
