@@ -157,7 +157,7 @@ class SimulatedBroker:
         return messages[-1]
 
     def append_of_killed(self, append: Append) -> None:
-        """Of a coordinator that is killed now: it has no effect, or has it at once, or just before the next append."""
+        """Append for a coordinator that is killed now: with no effect, at once, or just before the next append."""
         fate = self._rng.randbelow(3)
         if fate == 1:
             with suppress(APIError, NatsTimeout):
@@ -199,7 +199,7 @@ class SimulatedBroker:
 
 
 class Received(NamedTuple):
-    """What is used of `nats.aio.msg.Msg`."""
+    """The part of `nats.aio.msg.Msg` that is used."""
 
     subject: str
     data: bytes
@@ -225,7 +225,7 @@ class Subscription:
 
 
 class MemberConnection:
-    """What a coordinator uses of `nats.aio.client.Client`, and of its JetStream. Handlers run in `context`."""
+    """The part of `nats.aio.client.Client` and its JetStream that a coordinator uses. Handlers run in `context`."""
 
     is_closed = False
 
@@ -350,7 +350,7 @@ class JetStream:
         await self._ask(lambda: self._broker.purge(subject, seq))
 
     async def update(self, key: str, value: bytes, last: int) -> None:
-        """Of the bucket."""
+        """Update the bucket."""
         await self._ask(lambda: self._broker.update_key(key, value, last))
 
 
@@ -358,7 +358,7 @@ class JetStream:
 
 
 class SiteSocket:
-    """What `NatsTransport` uses of `NatsSocket`."""
+    """The part of `NatsSocket` that `NatsTransport` uses."""
 
     def __init__(
         self,
@@ -411,7 +411,7 @@ class SiteSocket:
         return arrived
 
     def break_down(self, rng: RandomSource) -> None:
-        """What is under way is lost, or only what is under way to the process, which is told then.
+        """Lose the frames under way, or only those to the process, which notices it then.
 
         Otherwise it may be told, or has to find out by itself.
         """

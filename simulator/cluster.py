@@ -187,7 +187,7 @@ class Cluster:
         return next((f"shard {shard} has no owner" for shard in range(SHARDS) if shard not in owners), None)
 
     def failure(self) -> str | None:
-        """Why a coordinator has ended itself, or what belongs to no site."""
+        """The reason why a coordinator has ended itself, or a membership without a token."""
         members = (process.member for process in self._members if process.member is not None)
         return next((member.failing for member in members if member.failing), None) or unowned(self.servers())
 

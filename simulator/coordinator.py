@@ -68,13 +68,13 @@ class Service(Protocol):
         """Those that may answer readers at present."""
 
     def trouble(self) -> str | None:
-        """What is missing for the service to be whole."""
+        """The part of the service that is missing."""
 
     def failure(self) -> str | None: ...
 
     @property
     def started(self) -> float:
-        """When the present run of a coordinator began."""
+        """The time when the current run of a coordinator began."""
 
     @property
     def restoring(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a site may hold back of a family is known at every moment: also after a restart, before it has joined again.
+"""A check that the steps of every site of a family are known at every moment, even after a restart, before it joins.
 
 Except of a site that another process has delivered, from a copy of its state_dir, until it has connected again.
 """

@@ -1,4 +1,4 @@
-"""What a child has when a process forks in C: a copy of its client, without the thread, behind a page that is wiped.
+"""A forked child, as C leaves it: a copy of its client, without the thread, behind a page that is wiped.
 
 A file of counts is shared, as mapped memory is, and so is its lock. Iterators over numbers and units cannot be copied:
 they are made again where they are, on the child's page.

@@ -38,7 +38,7 @@ class Fuse:
 
 
 class FusedWords:
-    """What `WordFile`, `CountFile` and its records use of a memoryview."""
+    """The part of a memoryview that `WordFile`, `CountFile` and its records use."""
 
     def __init__(self, words: memoryview) -> None:
         self._words = words

@@ -84,7 +84,7 @@ class Link:
             self._loop.call_later(MAX_NOTICE_S, self.arrived.put_nowait, None)  # until then it reads on, as a socket
 
     def break_down(self, rng: RandomSource) -> None:
-        """What is under way is lost. Each side may be told, or has to find out by itself.
+        """Lose the frames under way. Each side may notice, or has to find out by itself.
 
         Or only the client loses the connection: what it has sent arrives later, perhaps after frames of the next one.
         """

@@ -12,7 +12,7 @@ _SEEDS_PER_LINE = 100
 
 
 def write(path: Path, digests: Mapping[int, str]) -> None:
-    """Of consecutive seeds."""
+    """Write the digests of consecutive seeds."""
     seeds = sorted(digests)
     lines = (seeds[first : first + _SEEDS_PER_LINE] for first in range(0, len(seeds), _SEEDS_PER_LINE))
     text = "".join(f"{line[0]} {' '.join(digests[seed] for seed in line)}\n" for line in lines)

@@ -103,7 +103,7 @@ class LoopDriver:
 
 
 class SimulatedState(DurableState):
-    """What other processes have left is delivered by `Process`."""
+    """`Process` delivers the counts that other processes have left."""
 
     files = FusedCountFile
 
@@ -175,18 +175,18 @@ class SimulatedClient(Client):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What its counters and their windows have counted, by the texts of their keys."""
+        """The counts of its counters and their windows, by the texts of their keys."""
         with self._lock:
             return {str(key): counter.count for key, counter in self._local_counters.items()}
 
     @property
     def sites(self) -> list[Site]:
-        """Of its counters and their windows."""
+        """The sites of its counters and their windows."""
         return [counter.debug_state() for counter in self._local_counters.values()]
 
     @property
     def labels(self) -> dict[Label, int]:
-        """What its families have counted, by family and label."""
+        """The counts of its families, by family and label."""
         with self._lock:
             families = list(self._families.items())
         return {(str(key), label): n for key, family in families for label, n in family.counts.items()}

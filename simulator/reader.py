@@ -100,7 +100,7 @@ class Reader:
         self._shown = None
 
     def trouble(self) -> str | None:
-        """When the world is quiet: it has not been shown the present answer."""
+        """The fault, once the world is quiet: a reader that was not shown the current answer."""
         for server in self._service.servers():
             parts = find_parts(server, self.counter)
             if parts:

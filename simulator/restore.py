@@ -1,4 +1,4 @@
-"""What a state that is replaced by an earlier copy of itself may lose.
+"""The losses that are allowed when a state is replaced by an earlier copy of itself.
 
 | of an event that was known                                                   | after the restore                   |
 |------------------------------------------------------------------------------|-------------------------------------|
@@ -19,7 +19,7 @@ from simulator.truth import Label, families_of, known_counts, known_labels
 
 
 class Knowledge(NamedTuple):
-    """What a coordinator knows, by counter, window, or label of a family; and of each incarnation that is a member."""
+    """The counts that a coordinator knows, by counter, window, or label of a family; and of each member incarnation."""
 
     known: Counter[str | Label]
     reported: dict[SiteId, Counter[str | Label]]

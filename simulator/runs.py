@@ -16,7 +16,7 @@ _SEEDS_PER_TASK = 20
 
 
 def _collect_rarely() -> None:
-    """What is imported is not garbage."""
+    """Collect garbage rarely: imported modules are none."""
     gc.freeze()
     gc.set_threshold(50_000)
 

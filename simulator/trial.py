@@ -116,12 +116,12 @@ class Trial(NamedTuple):
 
     @property
     def options(self) -> str:
-        """Of the command that repeats it."""
+        """The options of the command that repeats it."""
         actions = "" if self.actions == ACTIONS else f" --actions {self.actions}"
         return f"--seed {self.seed} --profile '{self.profile}' --store {self.store}{actions}"
 
     def run(self) -> Result:
-        """What happened; InvariantBroken, with the command that repeats it, if a check failed."""
+        """Play the seed. Raises InvariantBroken, with the command that repeats it, if a check failed."""
         _forget_plans()
         rng = SeededRandom(self.seed).spawn("world")
         loop = VirtualLoop(lambda: rng.random() * PROFILES[self.profile].latency)

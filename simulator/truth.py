@@ -1,4 +1,4 @@
-"""What really happened, and what must hold of what the coordinator says.
+"""The events that really happened, and the checks of every answer against them.
 
 | checked                                              | when                                                         |
 |------------------------------------------------------|--------------------------------------------------------------|
@@ -35,7 +35,7 @@ Label = tuple[str, str]  # a family, or a window of one, and a label of it
 
 
 class Undelivered(NamedTuple):
-    """What processes could not deliver, because it is in windows of a clock that was wrong."""
+    """Counts that processes could not deliver, because they are in windows of a clock that was wrong."""
 
     events: Counter[str]
     labels: Counter[Label]
@@ -87,17 +87,17 @@ class Truth:
                 self._published_labels[name, text] = count
 
     def total(self, name: str) -> int:
-        """Of a counter with its windows and labelled series, of a family, or of a label of one."""
+        """The events of a counter with its windows and labelled series, of a family, or of a label of one."""
         families = ((key_of(COUNTER, family).name, label, n) for (family, label), n in self.labels.items())
         labels = (n for family, label, n in families if name in (family, f"{family}{label}"))
         return _sum_of_series(self.events, name) + sum(labels)
 
     def lost(self, name: str) -> int:
-        """How many events of a counter, with its windows and labelled series, may be lost."""
+        """The most events of a counter, with its windows and labelled series, that may be lost."""
         return _sum_of_series(self.may_be_lost, name)
 
     def _total(self, family: str) -> int:
-        """Of a family, or of a window of one."""
+        """The events of a family, or of a window of one."""
         return sum(count for (name, _), count in self.labels.items() if family in (name, key_of(COUNTER, name).name))
 
     # When the world is quiet

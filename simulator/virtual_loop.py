@@ -43,14 +43,14 @@ _group: ContextVar[Group | None] = ContextVar("group", default=None)
 
 
 def new_group() -> tuple[Context, Group]:
-    """What is started in this context belongs to the group."""
+    """A context for tasks: those that are started in it belong to the group."""
     context, group = copy_context(), Group()
     context.run(_group.set, group)
     return context, group
 
 
 class Call:
-    """What asyncio uses of `asyncio.Handle`, in half of its time: a seed of several coordinators makes 10,000."""
+    """The part of `asyncio.Handle` that asyncio uses, in half its time: a cluster seed makes 10,000."""
 
     __slots__ = ("_args", "_callback", "_cancelled", "_context", "_loop")
 

@@ -62,7 +62,7 @@ class OneStream(SystemRandom):
 
 @dataclass(frozen=True)
 class Profile:
-    """What there is, and how often it goes wrong: weights of the actions."""
+    """The contents of a world, and its faults: weights of the actions."""
 
     counters: tuple[str, ...] = ("hits",)
     windows: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Profile:
 
 
 class Place(NamedTuple):
-    """Where processes run, one after the other or several at once."""
+    """A machine on which processes run, one after the other or several at once."""
 
     site: str
     directory: str  # for their state_dir
@@ -550,14 +550,14 @@ class World:
         return kept
 
     def record_answers(self) -> None:
-        """What the coordinators know in the end."""
+        """Record the final answers of the coordinators."""
         for server in self.service.servers():
             published = {name: counter.largest_published for name, counter in server.counters.items()}
             for known in (known_counts(server), known_labels(server), published):
                 self.transcript.add("answers", repr(sorted(known.items())).encode())
 
     def _still_member(self) -> str | None:
-        """Of a counter or window, although its client is closed and all is delivered."""
+        """A member of a counter or window, although its client is closed and all is delivered."""
         closed = {
             site_id for process in self.processes if process.client.delivered for site_id in process.client.site_ids
         }

@@ -1,5 +1,6 @@
 """Names in the code are the field's ordinary words (docs/reference/glossary.md), and no text uses our old allegory."""
 
+import ast
 import re
 import tokenize
 from pathlib import Path
@@ -90,3 +91,30 @@ def test_names_are_ordinary_words() -> None:
             )
             found += [f"{file.relative_to(ROOT)}:{line}: {name}" for name, line in names if is_old_name(name)]
     assert not found, f"use the words of {NAMES}:\n" + "\n".join(found[:40])
+
+
+# Docstrings are imperatives or noun phrases: "The keys ...", "Return ...", "True if ...".
+_CLAUSE = re.compile(r"(What|Whether|How|Which|Who|When|Where|Why|Of|Also)\b")
+_NOT_YET = ("core/budget", "client/budgets", "server/sessions", "server/kinds", "server/http", "server/site_server.py")
+
+
+def clauses(tree: ast.AST) -> list[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docs = (ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented))
+    return [doc.splitlines()[0] for doc in docs if doc and _CLAUSE.match(doc)]
+
+
+def test_docstrings_that_are_clauses_are_found() -> None:
+    for doc in ("What is kept.", "Whether it is open.", "Of the current window."):
+        assert clauses(ast.parse(f'def f():\n    """{doc}"""')) == [doc]
+    assert clauses(ast.parse('"""However it ends."""\ndef f():\n    """True if it is open."""')) == []
+
+
+def test_no_docstring_is_a_clause() -> None:
+    found = []
+    for folder in ("src/countless", "lab/src", "simulator"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            name = file.relative_to(ROOT / folder).as_posix()
+            if folder != "src/countless" or not name.startswith(_NOT_YET):
+                found += [f"{name}: {line}" for line in clauses(ast.parse(file.read_text(encoding="utf-8")))]
+    assert not found, "write an imperative or a noun phrase:\n" + "\n".join(found[:40])

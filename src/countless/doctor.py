@@ -147,7 +147,7 @@ def _disk(settings: Settings) -> Finding:
 
 
 def _operator(settings: Settings) -> Finding:
-    """Who may operate it."""
+    """The people and programs that may operate it."""
     file = Path(settings.state_dir) / OPERATOR_TOKEN_FILE
     if settings.open:
         return Finding("operator", "every program on this machine, without a token (open)")

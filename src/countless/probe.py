@@ -13,7 +13,7 @@ TIMEOUT_S = 2.0
 
 
 def local_url(settings: Settings) -> str:
-    """Of the coordinator that has these settings, from its own machine."""
+    """The address of the coordinator that has these settings, from its own machine."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # addresses to listen on
     host = everywhere.get(settings.host, settings.host)
     return f"{'https' if settings.tls_cert else 'http'}://{netloc(host, settings.port)}"

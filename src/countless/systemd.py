@@ -1,4 +1,4 @@
-"""What systemd is told of a coordinator or an agent: it is ready, its loop runs, it stops. `man sd_notify`."""
+"""Messages to systemd about a coordinator or an agent: it is ready, its loop runs, it stops. `man sd_notify`."""
 
 import asyncio
 import logging

@@ -48,7 +48,7 @@ def create_private(path: Path) -> int:
 
 
 def give_to_owner(made: int | Path, directory: Path) -> None:
-    """What root has made here, by its descriptor, or a path that is not a link."""
+    """Give the owner a file that root has made here, by its descriptor, or a path that is not a link."""
     if os.geteuid() == 0:
         owner = directory.stat()
         os.chown(made, owner.st_uid, owner.st_gid)
@@ -100,7 +100,7 @@ def token_problem(scope: str, token: str | None, source: str) -> str:
 
 
 def local_token(port: int) -> tuple[str, Path] | None:
-    """Of a coordinator on this machine, and its file: in `COUNTLESS_STATE_DIR`, or else in the usual directories.
+    """The token of a coordinator on this machine, and its file: in `COUNTLESS_STATE_DIR`, or in the usual directories.
 
     None if a program of another user than the owner of the file or root listens on the port: it would get the token.
     """
@@ -115,7 +115,7 @@ def local_token(port: int) -> tuple[str, Path] | None:
 
 
 def _coordinators_user(directory: Path, owner: int) -> int:
-    """Who runs the coordinator whose state belongs to `owner`.
+    """The user who runs the coordinator whose state belongs to `owner`.
 
     Newer versions of systemd map the owner of a state directory: to the unit its files belong to its own user, and to
     all others they belong to user 65534. The runtime directory of the unit, which exists while it runs, shows the user.

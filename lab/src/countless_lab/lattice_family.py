@@ -52,7 +52,7 @@ class LatticeSteps:
         return max(0, int(2 * (self.epsilon * known) ** 2 / self.nats) - self.spent)
 
     def afford(self, known: int, step: int) -> bool:
-        """Whether one more site may have this step; if so, it is spent."""
+        """True if one more site may have this step; if so, it is spent."""
         may = step**2 <= self._left(known)
         self.spent += may * step**2
         return may

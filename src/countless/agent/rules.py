@@ -1,4 +1,4 @@
-"""Which counters of an agent have windows: rules such as `http.*=hour`, of which the first that matches counts."""
+"""Rules for the windows of an agent's counters, such as `http.*=hour`; the first that matches decides."""
 
 import tomllib
 from collections.abc import Iterable

@@ -24,7 +24,7 @@ MAX_PORT = 65_535
 
 @dataclass(frozen=True, slots=True)
 class ListenConfig:
-    """Where an agent listens. The system chooses a port where 0 is given."""
+    """The addresses at which an agent listens. The system chooses a port where 0 is given."""
 
     statsd_host: str
     statsd_port: int

@@ -25,7 +25,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Reason(StrEnum):
-    """Why something was not counted; the label of a metric."""
+    """The reason why something was not counted; the label of a metric."""
 
     NOT_A_COUNTER = "not a counter"  # gauges, timers, histograms, sets, events: nothing is wrong with them
     MALFORMED = "malformed"
@@ -39,7 +39,7 @@ class Reason(StrEnum):
 
 
 class Sample(NamedTuple):
-    """What a line counts; a sampled line may stand for a fraction of an event."""
+    """The events of a line; a sampled line may stand for a fraction of an event."""
 
     name: str
     labels: Labels
@@ -123,7 +123,7 @@ def _whole(value: bytes) -> int:
 
 
 def _weight(rate: bytes) -> int:
-    """How much one sampled event counts, rounded to 1/SCALE."""
+    """The weight of one sampled event, rounded to 1/SCALE."""
     if not _RATE.fullmatch(rate):
         raise _Rejected(Reason.RATE)
     exact = Fraction(rate.decode())

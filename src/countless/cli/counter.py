@@ -110,7 +110,7 @@ def delete(name: Name, url: Url = DEFAULT_URL, token: Token = None) -> None:
 
 
 def _rule(**given: Any) -> dict[str, object]:
-    """What was given, with amounts and shares as numbers."""
+    """The options that were given, with amounts and shares as numbers."""
     parse = {"floor": _units, "keep": _units, "alpha": share, "delta": share, "epsilon": share}
     return {key: parse[key](key, value) if key in parse else value for key, value in given.items() if value is not None}
 

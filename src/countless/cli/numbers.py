@@ -56,7 +56,7 @@ def share(parameter: str, text: str) -> float:
 
 
 def quantile_share(text: str) -> float:
-    """Which quantile: `p99`, `99%` or `0.99`.
+    """Parse a quantile: `p99`, `99%` or `0.99`.
 
     >>> quantile_share("p99.9"), quantile_share("50%"), quantile_share("0.99")
     (0.999, 0.5, 0.99)

@@ -120,7 +120,7 @@ def _seconds(expires: str | None) -> float | None:
 
 
 class _Place:
-    """Where tokens are stored: a state directory, or a broker."""
+    """The storage of tokens: a state directory, or a broker."""
 
     def __init__(self, state_dir: Path | None, nats: str | None) -> None:
         self._directory = state_dir or Path("countless-state")

@@ -1,4 +1,4 @@
-"""What `Reader` and `Client` return when a program reads: counts with bounds, and their lines of text."""
+"""Results of `Reader` and `Client`: counts with bounds, and their lines of text."""
 
 from datetime import datetime
 from math import ceil, floor, inf, log10
@@ -22,7 +22,7 @@ class TotalCount(NamedTuple):
     per: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program may log or send as JSON."""
+        """Return the fields, to log or send as JSON."""
         return json_fields(self)
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class WindowCount(NamedTuple):
     first_window: datetime | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program may log or send as JSON."""
+        """Return the fields, to log or send as JSON."""
         return json_fields(self)
 
     @property
@@ -85,7 +85,7 @@ class Rate(NamedTuple):
     known_since: datetime | None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program may log or send as JSON."""
+        """Return the fields, to log or send as JSON."""
         return json_fields(self)
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ class RollingCount(NamedTuple):
     rate: Rate
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program may log or send as JSON."""
+        """Return the fields, to log or send as JSON."""
         return json_fields(self)
 
     @property
@@ -151,7 +151,7 @@ class TopCounts(NamedTuple):
     as_of: datetime
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program may log or send as JSON."""
+        """Return the fields, to log or send as JSON."""
         return json_fields(self)
 
     def __str__(self) -> str:
@@ -199,7 +199,7 @@ class Quantiles(NamedTuple):
     as_of: datetime
 
     def as_dict(self) -> dict[str, Any]:
-        """What a program may log or send as JSON."""
+        """Return the fields, to log or send as JSON."""
         return json_fields(self)
 
     def __str__(self) -> str:

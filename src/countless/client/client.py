@@ -146,7 +146,7 @@ class Client(LocalState):
 
     @property
     def last_error(self) -> str | None:
-        """Why the client is not connected. None while it is, and before it needed to be."""
+        """The reason why the client is not connected. None while it is, and before it needed to be."""
         return self._last_error
 
     @property

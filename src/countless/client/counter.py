@@ -25,7 +25,7 @@ class Countable(Protocol):
 
     @property
     def counted(self) -> int:
-        """What this process has counted."""
+        """The number of events that this process has counted."""
 
 
 class Counter:

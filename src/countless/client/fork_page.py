@@ -36,7 +36,7 @@ class ForkPage:
 
     @property
     def inherited(self) -> bool:
-        """Whether this process is a fork of the one that made it."""
+        """True if this process is a fork of the one that made it."""
         return os.getpid() != self._pid if self._ones is None else not self._ones[0]
 
     def items(self, items: Iterator[T]) -> Iterator[T]:

@@ -103,7 +103,7 @@ def forget(client: Forkable) -> None:
 
 
 def lock_is_held() -> bool:
-    """Whether the calling thread has the lock of a client."""
+    """True if the calling thread has the lock of a client."""
     return any(client._lock.held for client in list(_clients))
 
 

@@ -17,7 +17,7 @@ MAX_RETRIES = 500  # a call of ours holds its lock for some microseconds, so one
 
 
 def install() -> bool:
-    """Whether our handler is in place now. Only the main thread can install one."""
+    """True if our handler is in place now. Only the main thread can install one."""
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return False
     signal.signal(signal.SIGTERM, SigtermHandler())

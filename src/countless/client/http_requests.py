@@ -1,4 +1,4 @@
-"""What is noted of requests, which come from outside, thousands a second: log lines and labels."""
+"""Notes about requests, which come from outside, thousands a second: log lines and labels."""
 
 import logging
 from time import monotonic

@@ -108,7 +108,7 @@ class LocalCounter:
 
     @property
     def count(self) -> int:
-        """How many events this incarnation of the site has counted."""
+        """The number of events this incarnation of the site has counted."""
         with self._lock:
             if self._deliver is None:
                 return self._site.count
@@ -118,7 +118,7 @@ class LocalCounter:
 
     @property
     def counted(self) -> int:
-        """How many events this process has counted, also those that it has delivered as an earlier incarnation."""
+        """The number of events this process has counted, including those delivered by earlier incarnations."""
         with self._lock:
             return self._earlier + self.count
 

@@ -1,4 +1,4 @@
-"""What this process has counted and spent, and the thread that delivers it: `Client` gives programs access to it.
+"""The counts and spending of this process, and the thread that delivers them. `Client` gives programs access.
 
 A window is a counter or a family with a key of its own.
 """

@@ -192,7 +192,7 @@ class LocalFamilyWindows(LocalWindows[LocalFamily]):
 
     @property
     def count(self) -> int:
-        """How many events this process has counted, in the present window."""
+        """The number of events this process has counted in the current window."""
         with self._lock:
             present = self._present
             return 0 if present is None else present.count

@@ -1,4 +1,4 @@
-"""What a client takes from outside, beside its settings. The fault simulator has others."""
+"""Clocks, random numbers and limits that a client takes from outside. The fault simulator has others."""
 
 from time import time
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""When to look after each of many things: the periods of budgets, the windows of counters."""
+"""A schedule of visits to many things: the periods of budgets, the windows of counters."""
 
 from heapq import heappop, heappush
 from math import inf

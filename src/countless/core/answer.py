@@ -11,7 +11,7 @@ from countless.errors import InvalidParameter
 
 
 class State(StrEnum):
-    """How much the answer may be trusted, and why."""
+    """The trust that the answer deserves, and why."""
 
     EXACT = "exact"
     HOLDING = "holding"
@@ -23,7 +23,7 @@ _WORST_FIRST = (State.LEARNING, State.DEGRADED, State.HOLDING, State.EXACT)
 
 
 def worst_state(states: Iterable[State]) -> State:
-    """Of a sum, from those of its parts. Without parts it is exact."""
+    """The state of a sum, from the states of its parts. Without parts it is exact."""
     return min(states, key=_WORST_FIRST.index, default=State.EXACT)
 
 
@@ -63,7 +63,7 @@ def bounds(estimate: float, alpha: float, floor: int = 0) -> tuple[float, float]
 
 
 def within(estimate: float, alpha: float, total: int, floor: int = 0) -> bool:
-    """Whether `estimate` is within alpha * max(total, floor) of `total`: the one definition, for answers, referees,
+    """True if `estimate` is within alpha * max(total, floor) of `total`: the one definition, for answers, referees,
     benches and tests.
 
     >>> within(9.9, 0.1, 9), within(9.9, 0.1, 11), within(9.9, 0.1, 12)
@@ -120,11 +120,11 @@ class Answer(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """What the reports allow; where that is a secret, what alpha allows. The estimate is always between them."""
+        """The totals that the reports allow; where these are a secret, that alpha allows. They enclose the estimate."""
         return bounds(self.published, self.alpha, self.floor) if self.known is None else self.known
 
     def as_dict(self) -> dict[str, object]:
-        """What a program may log or send as JSON: the fields that everyone may see, and the bounds."""
+        """The fields that everyone may see, and the bounds, to log or send as JSON."""
         estimate, lower, upper = whole(self.estimate, *self.bounds)
         return {
             "estimate": estimate,
@@ -138,7 +138,7 @@ class Answer(NamedTuple):
         }
 
     def contains(self, total: int) -> bool:
-        """Whether `total` is between the bounds."""
+        """True if `total` is between the bounds."""
         lower, upper = self.bounds
         return lower <= total <= upper
 

@@ -1,4 +1,4 @@
-"""How many of n independent trials succeed, drawn in about the same time for every n.
+"""Draws of the successes among n independent trials, in about the same time for every n.
 
 Rejection under an envelope for log-concave laws (Devroye, "A simple generator for discrete log-concave distributions",
 1987). With P(m) the largest probability:
@@ -49,7 +49,7 @@ def binomial(n: int, step: int, rng: RandomSource) -> int:
 
 
 def _is_below(uniform: int, found: int, mode: int, n: int, step: int, halvings: int) -> bool:
-    """Whether uniform/_UNIT < P(found)/P(mode) * 2^halvings. Floats decide it, unless they are too close to tell."""
+    """True if uniform/_UNIT < P(found)/P(mode) * 2^halvings. Floats decide it, unless they are too close to tell."""
     exponent = _rough_weight(found, n, step) - _rough_weight(mode, n, step) + halvings * log(2)
     error = _FLOAT_ERROR * (1 + lgamma(n + 1) + max(found, mode) * log(step))
     if uniform >> 50 and abs(excess := exponent - log(uniform / _UNIT)) > error:

@@ -141,7 +141,7 @@ class Coordinator:
 
     @property
     def sites(self) -> int:
-        """How many sites are present."""
+        """The number of sites that are present."""
         return self._ledger.present
 
     @property
@@ -186,7 +186,7 @@ class Coordinator:
 
     @property
     def next_context(self) -> RoundContext:
-        """What the scheme would be given if the round ended now, for an owner that plans ahead in another thread."""
+        """The context of a round that would begin now, for an owner that plans ahead in another thread."""
         return self._rounds.context(self._rounds.setup)
 
     # Inputs

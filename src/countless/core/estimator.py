@@ -18,7 +18,7 @@ from countless.core.triggers import EveryNth, Trigger
 
 
 class Effect(Enum):
-    """What follows from a report."""
+    """The consequence of a report."""
 
     END_ROUND = "end the round"
     CHANGE_TRIGGER = "send the reporting site the trigger that it has from now on"
@@ -62,11 +62,11 @@ class Estimator(ABC):
         return self.exact_below
 
     def knows_exactly(self, entry: Entry) -> bool:
-        """Whether the known count of a site is its count: then it reports its next event."""
+        """True if the known count of a site is its count: then it reports its next event."""
         return entry.known_exactly(self.exact_below_of(entry))
 
     def stays_exact(self, slot: int) -> bool:
-        """Whether the site in this slot needs no trigger of this round while the one in force reports every event."""
+        """True if the site in this slot needs no trigger of this round while the one in force reports every event."""
         return False
 
     def on_resend(self, entry: Entry) -> None:  # noqa: B027 - most estimators need not know
@@ -114,7 +114,7 @@ class ExactSum(Estimator):
 
 @dataclass(frozen=True, slots=True)
 class RoundSetup:
-    """How a scheme opens a round."""
+    """A round as a scheme opens it."""
 
     scheme: str
     estimator: Estimator
@@ -129,7 +129,7 @@ class KeepRound(NamedTuple):
 
 
 class RoundContext(NamedTuple):
-    """What a scheme is given to open a round."""
+    """The facts from which a scheme opens a round."""
 
     round: int
     sites: int  # the present ones; more if more are expected
@@ -144,7 +144,7 @@ class RoundContext(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """What a scheme must provide that gives each site a slot of its own."""
+        """Return the number of slots. Implement it in a scheme that gives each site a slot of its own."""
         return self.sites + self.reserve
 
 
@@ -165,7 +165,7 @@ class Scheme(ABC):
         """Open the next round, or keep the present one. Must be quick, because messages are waiting."""
 
     def needs_plan(self, sites: int) -> bool:
-        """Whether `prepare` has anything to do for a round of this many sites."""
+        """True if `prepare` has anything to do for a round of this many sites."""
         return False
 
     def prepare(self, context: RoundContext) -> None:  # noqa: B027 - most schemes have nothing slow to do

@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def start_assumed(self) -> bool:
-        """Whether `round_start` is what was known of an unreachable site, until its snapshot corrects it."""
+        """True if `round_start` is what was known of an unreachable site, until its snapshot corrects it."""
         return self.round_state in (MISSED_START, START_ASSUMED, START_ASSUMED_TRIGGER_CHANGED)
 
     @property
@@ -75,17 +75,17 @@ class Entry:
 
     @property
     def trigger_changed(self) -> bool:
-        """Whether the trigger was changed during this round."""
+        """True if the trigger was changed during this round."""
         return self.round_state in (TRIGGER_CHANGED, START_ASSUMED_TRIGGER_CHANGED)
 
     def known_exactly(self, exact_below: float) -> bool:
-        """Whether `reported` is the site's count: a trigger in force reports every event of a count below this."""
+        """True if `reported` is the site's count: a trigger in force reports every event of a count below this."""
         if self.round_state is CURRENT or self.round_state is TRIGGER_CHANGED:
             return self.reported < exact_below
         return self.round_state is NOT_SENT
 
     def is_plausible(self, count: int, crossings: int) -> bool:
-        """Whether a report is repeated, or has no more new crossings than new events."""
+        """True if a report is repeated, or has no more new crossings than new events."""
         return (
             crossings <= self.crossings
             or crossings - self.crossings <= count - self.reported

@@ -1,4 +1,4 @@
-"""What the coordinators of counters, families and budgets have in common, for owners that deliver their messages."""
+"""The interface that the coordinators of counters, families and budgets share, for owners that send messages."""
 
 from typing import Protocol, TypeVar
 

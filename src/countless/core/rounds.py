@@ -115,7 +115,7 @@ class Rounds:
     # From one round to the next
 
     def context(self, running: RoundSetup | None, total: int | None = None) -> RoundContext:
-        """What the scheme is given to open the next round; `running` is the round that it may keep."""
+        """The context from which the scheme opens the next round; `running` is the round that it may keep."""
         present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
         sites = max(1, self._expected_sites, len(present))
         if total is None:
@@ -142,7 +142,7 @@ class Rounds:
 
     @property
     def _least_total(self) -> int:
-        """What the published estimate says about the total."""
+        """The least total that the published estimate allows."""
         published, alpha = Fraction(self.published), Fraction(repr(self.alpha))
         least = published / (1 + alpha)
         return ceil(min(least, published - alpha * self.floor) if self.floor else least)

@@ -17,7 +17,7 @@ from countless.errors import InvalidParameter
 
 @dataclass(slots=True)
 class TriggerState:
-    """Where a site is among the points of its trigger. `advance` changes it in place."""
+    """The position of a site among the points of its trigger. `advance` changes it in place."""
 
     next_at: int  # the next point
     last: int  # the last point passed; before the first, the count at which the trigger was adopted
@@ -81,7 +81,7 @@ class GeometricGrowth:
 
     @property
     def growth(self) -> Fraction:
-        """How many further counts a report stands for, for each event of its own: 2 alpha/(1-alpha)."""
+        """The further counts that a report stands for, for each event of its own: 2 alpha/(1-alpha)."""
         return Fraction(self._up - self._down, self._down)
 
     def max_count_covered(self, count: int) -> int:
@@ -94,7 +94,7 @@ class GeometricGrowth:
         return point if point - count > _MAX_MARKED_GAP else point - self._is_moved(count, point - count)
 
     def _is_moved(self, count: int, gap: int) -> bool:
-        """Whether the gap reaches the mark of a bit of the phase here, and did not one gap earlier."""
+        """True if the gap reaches the mark of a bit of the phase here, and did not one gap earlier."""
         bit = sum(mark <= gap for mark in _MARKS) - 1
         if bit < 0 or not self.phase >> bit & 1:
             return False

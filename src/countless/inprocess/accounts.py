@@ -85,7 +85,7 @@ class Accounts:
 
     @property
     def ends_at(self) -> float | None:
-        """Of the present period."""
+        """The end of the current period."""
         return None if self.rule.per is None else self._periods.ends_at
 
     def refusal(self, holding: Holding, n: int) -> Decision:
@@ -95,7 +95,7 @@ class Accounts:
         return EXHAUSTED if at is None else Decision(Reason.EXHAUSTED, max(0.0, at - self._clock()))
 
     def available_at(self, holding: Holding, n: int) -> float | None:
-        """When a request that was refused may succeed, if that is known."""
+        """The time at which a refused request may succeed, if known."""
         return self.ends_at
 
     def reset(self) -> None:
@@ -108,7 +108,7 @@ class Accounts:
             self.deliver(period, period.coordinator.set_limit(limit))
 
     def remove(self, holding: Holding) -> int:
-        """What it spent in the present period."""
+        """Remove the site; return its spending in the current period."""
         period, site_id = self.present, holding.site_id
         holding.closed = period.site(site_id)
         handed_in = holding.closed.close()

@@ -95,7 +95,7 @@ class Distribution:
         return self._ranks().quantile(q)
 
     def rank(self, value: float) -> Rank:
-        """How many observations are at most `value`."""
+        """The number of observations that are at most `value`."""
         return self._ranks().rank(value)
 
     def _ranks(self) -> Ranks:

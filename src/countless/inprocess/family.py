@@ -21,7 +21,7 @@ from countless.inprocess.world import Roster, Traffic, fleet_of
 
 
 class Family:
-    """How often each label was counted, over all sites, to within `epsilon` of the total of all labels.
+    """Counts of labels over all sites, to within `epsilon` of the total of all labels.
 
     >>> family = Family(sites=10, epsilon=0.05)
     >>> for i in range(100_000):

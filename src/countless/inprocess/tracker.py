@@ -265,7 +265,7 @@ class CountingSite:
 
     @property
     def count(self) -> int:
-        """How many events it has counted."""
+        """The number of events it has counted."""
         return self._local.count
 
 

@@ -149,7 +149,7 @@ class TrackedWindows:
 
     @property
     def coordinator(self) -> Coordinator:
-        """Of the present window."""
+        """The coordinator of the current window."""
         return self._windows.enter(self._clock()).total.coordinator
 
     @property
@@ -175,7 +175,7 @@ class TrackedWindows:
         return narrower(self._count(start, end, now)._replace(end=now), count_since(self._past.records, start))
 
     def _now(self) -> float:
-        """What the clock shows, but not before the window in which events are counted. Ended windows are closed."""
+        """Read the clock and close ended windows; never before the window in which events are counted."""
         now = self._clock()
         self._close(now)
         return max(now, self._calendar.bounds(self._windows.present_at(now))[0])
@@ -278,7 +278,7 @@ class FamilyWindows:
         return self.present.traffic
 
     def named(self, window: str) -> FamilyCoordinator:
-        """Of the window `now`, or of the `last` one, the one before it."""
+        """The coordinator of the window `now`, or of the `last` one, the one before it."""
         if window not in ("now", "last"):
             raise InvalidParameter("window", window, "now or last")
         present = self.present

@@ -256,7 +256,7 @@ class LabelWorld(World[FamilyCoordinator, FamilySite]):
 
 
 class Roster(dict[SiteName, T]):
-    """What a program has of each site, by its name. A name that is used again gets the next incarnation."""
+    """The sites of a program by name. A name that is used again gets the next incarnation."""
 
     def __init__(self) -> None:
         self._incarnations: dict[SiteName, int] = {}

@@ -149,7 +149,7 @@ class BudgetRateLimiter(RateLimiter):
         return self._reserve(item, identifiers, cost, used=cost)
 
     def test(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
-        """Whether a `hit` would succeed: the units are reserved, and returned at once."""
+        """True if a `hit` would succeed: the units are reserved, and returned at once."""
         return self._reserve(item, identifiers, cost, used=0)
 
     def _reserve(self, item: RateLimitItem, identifiers: tuple[str, ...], cost: int, used: int) -> bool:
@@ -170,7 +170,7 @@ class BudgetRateLimiter(RateLimiter):
         return True
 
     def get_window_stats(self, item: RateLimitItem, *identifiers: str) -> WindowStats:
-        """When this process knows that there will be more, and what it can admit without asking."""
+        """The time at which there will be more, if known, and the units that this process admits without asking."""
         budget = self._budgets.budget(budget_name(item, *identifiers, rule=self.expected_rule(item)))
         return WindowStats(time() + (budget.retry_after() or 0.0), budget.remaining)
 

@@ -1,4 +1,4 @@
-"""What the same events would cost with flushes, where only their number is known.
+"""Messages that the same events would cost with flushes, if only their number is known.
 
 `lab/simulation/baselines.py` counts the flushes of a stream whose events are known one by one.
 """

@@ -1,4 +1,4 @@
-"""How many messages a budget costs: the bounds of [budgets](design/proofs/budgets.md), which has the proofs."""
+"""Bounds of the messages that a budget costs; design/proofs/budgets.md proves them."""
 
 from math import inf, log
 

@@ -1,4 +1,4 @@
-"""How the failure probability of a counter is divided among its rounds (docs/understand/guarantee.md).
+"""The division of a counter's failure probability among its rounds (docs/understand/guarantee.md).
 
 Round r = 1, 2, ... may fail with probability delta/(r (r+1)): these sum to delta over infinitely many rounds,
 so no horizon has to be known. Rounding each down to a power of two keeps the sum below delta and lets many

@@ -1,4 +1,4 @@
-"""How many messages a family costs at most: theorem 3 of design/proofs/families.md."""
+"""A bound of the messages that a family costs: theorem 3 of design/proofs/families.md."""
 
 from math import log
 

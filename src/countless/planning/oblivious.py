@@ -1,4 +1,4 @@
-"""What `lattice`, `blocks` and `hyz` share: the allowance when the error is a sum of independent site errors.
+"""The allowance when the error is a sum of independent site errors, as in `lattice`, `blocks` and `hyz`.
 
 These schemes are safe when the input does not react to the answers. Let psi(s) bound ln E exp(±s Y), Y one site's error
 in steps. If the round does not get beyond t_max steps, it fails with probability at most eta when
@@ -52,14 +52,14 @@ class SiteError:
 
 @dataclass(frozen=True, slots=True)
 class Horizon:
-    """How far a round can get, in steps, if nothing has failed: at most `fixed + per_allowance E`."""
+    """The longest way of a round, in steps, if nothing has failed: at most `fixed + per_allowance E`."""
 
     fixed: float
     per_allowance: float = 0.0
 
 
 def horizon_by_answer(alpha: float, reports: int) -> Horizon:
-    """Where the estimate moves by exactly one step per report.
+    """The horizon of a scheme whose estimate moves by exactly one step per report.
 
     Before the m-th report and before the first failure t <= m-1 + |X_0| + |X_t| <= m-1 + 2E + alpha t; the
     failing event itself adds at most one step.

@@ -1,4 +1,4 @@
-"""What every plan has in common. A plan holds numbers only: it draws nothing and reads no clock.
+"""The base of all plans. A plan holds numbers only: it draws nothing and reads no clock.
 
 A plan is a pure function of (sites, alpha, eta), plus a least step where the proof needs one. It fixes a whole round:
 from one exact synchronisation to the next. Only `step` also depends on the total, through the plan's `allowance`: the
@@ -33,7 +33,7 @@ class Plan(Protocol):
 
     @property
     def sites(self) -> int:
-        """How many sites (slots) the round may have."""
+        """The most sites (slots) that the round may have."""
 
     @property
     def alpha(self) -> float: ...

@@ -1,4 +1,4 @@
-"""How likely a Poisson process is to leave the strip between two straight lines.
+"""The probability that a Poisson process leaves the strip between two straight lines.
 
 Proofs: design/proofs/sampled.md. N is a Poisson process of rate 1, tau_j the time of its j-th point. Two events before
 the m-th point:
@@ -171,7 +171,7 @@ def _steepness(count: float, mean: float, rate: float) -> float:
 
 
 def _length(count: int, intercept: float, rate: float) -> int:
-    """How many terms below `count` may share its block: h'' = intercept^2 / (j mean^2) along the line."""
+    """The number of terms below `count` that may share its block: h'' = intercept^2 / (j mean^2) along the line."""
     if intercept == 0:
         return 0
     mean = intercept + rate * count

@@ -1,4 +1,4 @@
-"""How long a round should be: the number of reports with the fewest messages per e-fold.
+"""The length of a round: the number of reports with the fewest messages per e-fold.
 
 A round of `m` reports and one synchronisation costs `m + 2k` messages and lets the total grow by the factor
 `1 + alpha m / E`, `E` the allowance in steps.
@@ -15,7 +15,7 @@ _PER_OCTAVE = 8
 
 
 class EndedByReports:
-    """What plans have in common whose rounds end at the `reports`-th report."""
+    """The base of plans whose rounds end at the `reports`-th report."""
 
     __slots__ = ()
     sites: int

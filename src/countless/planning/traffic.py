@@ -1,4 +1,4 @@
-"""What uneven traffic costs.
+"""The cost of uneven traffic.
 
 Traffic is groups of sites: each site of a group has the same share of the coming events, and the same count so far.
 """

@@ -26,7 +26,7 @@ class Event:
 
 
 def parts(transcript: Any) -> dict[Hashable, Hashable]:
-    """What a transcript consists of, by name.
+    """The parts of a transcript, by name.
 
     >>> parts(((3, 5), "end"))
     {'the transcript': ((3, 5), 'end'), 'part 1': 3, 'part 2': 5, 'part 3': 'end', 'part 2 - part 1': 2}

@@ -98,7 +98,7 @@ class Verified:
     witness: str
 
     def meets(self, claim: PartialDPGuarantee) -> bool:
-        """Whether the claim is true; `verify` must have had its epsilon, unless it is pure."""
+        """True if the claim is true; `verify` must have had its epsilon, unless it is pure."""
         return self.epsilon <= claim.epsilon + 1e-12 and self.delta <= claim.delta + 1e-12 and self.kappa <= claim.kappa
 
 

@@ -79,11 +79,11 @@ class PartialDPGuarantee:
 
     @property
     def pure(self) -> bool:
-        """Whether delta is 0, so that the inequality holds transcript by transcript."""
+        """True if delta is 0, so that the inequality holds transcript by transcript."""
         return self.delta == 0
 
     def leaked(self, transcript: Any) -> Leaked:
-        """What this transcript leaks; raises InvariantBroken if that is more than kappa."""
+        """The leak of this transcript; raises InvariantBroken if it is more than kappa."""
         positions = self.leak_map(transcript)
         if len(positions) > self.kappa:
             raise InvariantBroken(f"a transcript leaks {len(positions)} positions, but kappa is {self.kappa}")

@@ -24,7 +24,7 @@ from countless.privacy.theorems import (
 
 
 def posterior_shift(epsilon: float) -> float:
-    """How far likelihood ratios within `e^epsilon` can move the probability of an event: `tanh(epsilon/4)`.
+    """The most that likelihood ratios within `e^epsilon` can move the probability of an event: `tanh(epsilon/4)`.
 
     Formal guarantees: for every prior and every event, and equality for the prior `1/(1 + e^(epsilon/2))`.
 

@@ -15,7 +15,7 @@ from countless.privacy.noise import Noise
 
 
 class SparseVector:
-    """Whether counts, chosen adaptively, are above `threshold`, until `most` of them were.
+    """Answers whether counts, chosen adaptively, are above `threshold`, until `most` of them were.
 
     Formal guarantees: all answers together are epsilon-private, if one point of the data moves every count by at most
     `sensitivity`. Half of epsilon hides the threshold, half the counts. `guarantee` has it as a value; `left` is how
@@ -47,7 +47,7 @@ class SparseVector:
         self._scale = 2 * most * sensitivity / half
 
     def above(self, count: int) -> bool:
-        """Whether the count, with noise, is at least the threshold, with noise; refused once `left` is 0."""
+        """True if the count, with noise, is at least the threshold, with noise; refused once `left` is 0."""
         if isinstance(count, bool) or not isinstance(count, int):
             raise InvalidParameter("count", count, "an integer")
         if not self.left:

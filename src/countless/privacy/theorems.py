@@ -57,7 +57,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class GeneralisationBound:
-    """What a theorem states: `P(max over t of the distance > error) <= failure`, under the assumptions.
+    """The statement of a theorem: `P(max over t of the distance > error) <= failure`, under the assumptions.
 
     `distance` names the two quantities compared; the error is the sum of `terms`.
     """

@@ -48,7 +48,7 @@ class PhasedShape:
 
 
 class PrivateThreshold:
-    """Whether a count has reached `threshold` plus integer Laplace noise, drawn once.
+    """A test of whether a count has reached `threshold` plus integer Laplace noise, drawn once.
 
     Formal guarantees: for counts that differ by at most 1, the answers up to and including the first
     "reached" have likelihoods within a factor `exp(1/scale)`, provided the count is tested at 0 and after
@@ -96,7 +96,7 @@ class PhasedCounter:
 
     @property
     def finished(self) -> bool:
-        """Whether all phases have ended: the round is over, and `crossing` raises."""
+        """True if all phases have ended: the round is over, and `crossing` raises."""
         return self.ended >= self.shape.phases
 
     def crossing(self) -> bool:

@@ -1,4 +1,4 @@
-"""What every scheme would cost for a fleet: what `countless plan` prints."""
+"""The cost of every scheme for a fleet, as `countless plan` prints it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

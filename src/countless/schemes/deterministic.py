@@ -35,7 +35,7 @@ def _first_trigger(alpha: float, phase: int) -> GeometricGrowth:
 
 
 class Tolerance:
-    """What one site may keep to itself.
+    """The events that one site may keep to itself.
 
     `sent` is the trigger that it was sent last. While it is not known to have adopted that one, others may be in force;
     none of them allows more than `largest`, by which the site is counted.
@@ -160,7 +160,7 @@ class DeterministicEstimator(Estimator):
     # The tolerance of a site that has just reported
 
     def _reconsider(self, site: Tolerance, entry: Entry) -> bool:
-        """Whether the site is sent another trigger."""
+        """True if the site is sent another trigger."""
         count, root = entry.reported, sqrt(entry.reported)
         site.reconsider_at = count + count // 8 + 1
         self._roots += root - site.root

@@ -31,7 +31,7 @@ class OffsetTable:
         return count - (count - self._offsets[slot]) % self.steps[slot]
 
     def gain(self, slot: int, before: int, now: int) -> int:
-        """How far the last point at or below the count has moved, as the count went from `before` to `now`."""
+        """The way of the last point at or below the count, while the count went from `before` to `now`."""
         step, offset = self.steps[slot], self._offsets[slot]
         return now - (now - offset) % step - before + (before - offset) % step
 

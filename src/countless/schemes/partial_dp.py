@@ -45,7 +45,7 @@ class NoisyPhaseEstimator(Estimator):
         self._announce()
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
-        """What an unreachable site counted before it adopted its trigger is known exactly."""
+        """Add the events that an unreachable site counted before it adopted its trigger: they are known exactly."""
         self._total += gain
         self._announce()
         return None

@@ -1,4 +1,4 @@
-"""What the schemes with rounds share: a plan, exact counting at the start, and the step.
+"""The common part of schemes with rounds: a plan, exact counting at the start, and the step.
 
 A planned scheme runs with the plan it was given, or with one from the planner. If neither is available when a round
 must start, every site reports deterministically, which is safe without a plan.
@@ -107,7 +107,7 @@ class PlannedScheme(Scheme, Generic[P]):
 
 
 def usable(plan: RoundPlan, step: int) -> bool:
-    """Whether the proof covers a round with this step, and the round saves messages."""
+    """True if the proof covers a round with this step, and the round saves messages."""
     return step >= max(MIN_STEP, plan.least_step)
 
 

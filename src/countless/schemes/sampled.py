@@ -44,7 +44,7 @@ class CrossingEstimator(Estimator):
         self.estimate += entry.round_start
 
     def on_late_start(self, entry: Entry, before: int, gain: int) -> Effect | None:
-        """What an unreachable site counted before it adopted its trigger is known exactly."""
+        """Add the events that an unreachable site counted before it adopted its trigger: they are known exactly."""
         self.estimate += gain
         return None
 
@@ -74,7 +74,7 @@ class Sampled(PlannedScheme[SampledPlan]):
     has_slots = False
 
     def plans(self, context: RoundContext, may_block: bool) -> list[SampledPlan]:
-        """Of the plans for all steps, the one for small steps and the cheapest that the round's step reaches."""
+        """The plan for small steps, and the cheapest plan that the round's step reaches."""
         if self._given is not None or not may_block:
             return super().plans(context, may_block)
         found = [self.caches[0].plan(context.sites, context.alpha, self.eta(context))]

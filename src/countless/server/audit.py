@@ -117,7 +117,7 @@ def _locked(path: Path) -> FileIO:
 
 
 def shell_user() -> str:
-    """Who runs this command, for the audit log.
+    """The user who runs this command, for the audit log.
 
     >>> shell_user().startswith("user ")
     True

@@ -9,7 +9,7 @@ log = logging.getLogger("countless.tls")
 
 
 def reload_certificate(context: ssl.SSLContext | None, settings: Settings) -> bool:
-    """Whether the files were read. If they cannot be used, the former certificate stays, and that is logged.
+    """True if the files were read. If they can't be used, the old certificate stays, and that is logged.
 
     Authorities of clients (`tls_client_ca`) are added, and none is removed: that needs a restart.
     """

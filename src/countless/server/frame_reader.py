@@ -18,7 +18,7 @@ ITEMS_PER_SLICE = 50
 class ClosableConnection(Connection, Protocol):
     @property
     def closing(self) -> bool:
-        """Whether `close` was called."""
+        """True if `close` was called."""
 
 
 class FrameReader:

@@ -46,7 +46,7 @@ Retention = Annotated[float, Meta(ge=86_400, lt=1e10)]
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What an operator chose for a counter."""
+    """The choices of an operator for a counter."""
 
     alpha: float = 0.01
     delta: float = 0.05
@@ -110,7 +110,7 @@ class Settings:
 
     @property
     def wait_after_restore(self) -> float | None:
-        """How long budgets wait for sites that a restored copy of the state does not know; None: it is no copy."""
+        """The seconds that budgets wait for sites that a restored copy of the state does not know, or None."""
         return (self.restore_wait or self.least_restore_wait) if self.after_restore else None
 
     @property

@@ -1,4 +1,4 @@
-"""How long something took, as a histogram of Prometheus counts it."""
+"""Durations, as a histogram of Prometheus counts them."""
 
 import asyncio
 from bisect import bisect_left
@@ -48,7 +48,7 @@ class Timings:
 
 
 async def measure_lag(lag: Timings) -> None:
-    """How much later than due the event loop does what was due: while one thing takes long, all others wait."""
+    """Measure how late the event loop does what was due: while one thing takes long, all others wait."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + LAG_SAMPLE_S

@@ -19,7 +19,7 @@ RESTORED_LABEL = "after a restore"
 
 
 def digest(token: str) -> bytes:
-    """What is stored of a token. A token has 256 random bits, so an unsalted hash cannot be inverted."""
+    """Hash a token for storage. A token has 256 random bits, so an unsalted hash can't be inverted."""
     return sha256(token.encode()).digest()
 
 

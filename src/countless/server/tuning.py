@@ -1,5 +1,6 @@
-"""What a coordinator takes from outside and operators cannot set. The fault simulator has other constants, which few
-events reach, random numbers of its own, and no threads.
+"""Constants, random numbers and threads of a coordinator that operators can't set.
+
+The fault simulator has others: constants that few events reach, numbers from a seed, and no threads.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who is served next, where serving one keeps the others waiting."""
+"""Turns: the next to be served, where serving one keeps the others waiting."""
 
 import asyncio
 from collections.abc import AsyncIterator

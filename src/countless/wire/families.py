@@ -134,7 +134,7 @@ DOWN_ITEMS = (FamilySteps, FamilyResend, FamilyLeaveAck, FamilyReset, FamilyReje
 
 @dataclass(frozen=True, slots=True)
 class KnownFamily:
-    """What the coordinator knew of a family when it retired an incarnation."""
+    """The counts of a family that the coordinator knew when it retired an incarnation."""
 
     total: int = 0
     complete: bool = False

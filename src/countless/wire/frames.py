@@ -215,7 +215,7 @@ def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> It
 def retired_items(
     known_counts: Iterable[tuple[str, int]], least: int = 0, max_bytes: int = MAX_FRAME_BYTES
 ) -> list[RetiredItem]:
-    """What tells a site that its incarnation was retired, and the least number of the next one: a list that is too long
+    """Tell a site that its incarnation was retired, and the least number of the next one: a list that is too long
     for a frame is sent in parts.
     """
     parts: list[list[tuple[str, int]]] = [[]]
@@ -279,7 +279,7 @@ _FIELD_TYPES: dict[str, Any] = {
 
 
 class _Layout(NamedTuple):
-    """How the fields of a struct become those of an item."""
+    """The conversion of the fields of a struct into those of an item."""
 
     make: Callable[[Iterable[Any]], Any]  # the item from its fields
     name_at: int | None  # index of the field that must be printable

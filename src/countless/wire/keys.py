@@ -83,7 +83,7 @@ class Key(NamedTuple):
 
     @property
     def overflow(self) -> "Key":
-        """Where a series, or a window of one, is counted that is beyond the cap: in the counter's overflow series.
+        """The key under which a series beyond the cap, or a window of it, is counted: the counter's overflow series.
 
         >>> str(Key(COUNTER, 'requests{route="/a"}', "hour", 5).overflow)
         'requests{overflow="true"}@hour:5'
@@ -91,7 +91,7 @@ class Key(NamedTuple):
         return Key(self.kind, overflow_name(self.root), self.calendar, self.period)
 
     def of_part(self, part: str) -> "Key":
-        """What a site itself calls a series that is counted here, in an overflow series, as its `part`."""
+        """The site's own key of a series that is counted here, in an overflow series, as its `part`."""
         return Key(self.kind, part, self.calendar, self.period)
 
     @property

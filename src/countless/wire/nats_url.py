@@ -33,7 +33,7 @@ class BrokerNode(NamedTuple):
 
 
 class Broker(NamedTuple):
-    """What an address contains. `repr` and `base` leave the secrets out."""
+    """The parts of an address. `repr` and `base` leave the secrets out."""
 
     nodes: tuple[BrokerNode, ...]
     login: dict[str, str]  # fields of NATS's CONNECT

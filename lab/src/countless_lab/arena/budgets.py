@@ -26,7 +26,7 @@ from countless.randomness import SeededRandom
 
 
 class BudgetView:
-    """What an adversary sees: everything."""
+    """The adversary's view: everything."""
 
     def __init__(self, budget: Budget, slack: float) -> None:
         self.budget = budget

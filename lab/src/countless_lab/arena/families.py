@@ -45,7 +45,7 @@ def hide(family: Family, site: int) -> int:
 
 
 def _until_a_report(family: Family, site: int) -> tuple[int, int]:
-    """How many events it took, and by how much the estimate has risen: that is the step."""
+    """Return the number of events it took, and the rise of the estimate: the step."""
     before, events = family.answer(TARGET).estimate, 0
     while family.answer(TARGET).estimate == before:
         family.site(site).add(TARGET)

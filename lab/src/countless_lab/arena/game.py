@@ -18,7 +18,7 @@ from countless_lab.simulation.referee import Referee
 
 
 class Until(StrEnum):
-    """What ends a move before its events are used up."""
+    """The condition that ends a move before its events are used up."""
 
     END = "end"
     ANSWER = "answer"
@@ -52,14 +52,14 @@ class Subject(Protocol):
         """The step in force, or 0 if there is none."""
 
     def events_until_report(self, site: int) -> int:
-        """How many events this site can take before anything is sent."""
+        """The number of events this site can take before anything is sent."""
 
     def add(self, site: int, n: int) -> object:
         """`n` events at one site, with all messages delivered."""
 
 
 class View:
-    """What an adversary knows: the algorithm, its own inputs, the published estimates.
+    """The knowledge of an adversary: the algorithm, its own inputs, the published estimates.
 
     Round and step follow from these, because plans are public and use no random numbers; they are handed over so that
     no adversary has to recompute them. (Steps of sites may follow from reports of earlier rounds; the guarantees hold
@@ -113,7 +113,7 @@ class FullView(View):
 
     @property
     def message_sent(self) -> bool:
-        """Whether the last event of the last move caused a message."""
+        """True if the last event of the last move caused a message."""
         return self._message_sent
 
 

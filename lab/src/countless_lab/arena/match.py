@@ -106,7 +106,7 @@ class Match:
 
     @property
     def randomised(self) -> bool:
-        """Whether any game ended in a round with secrets."""
+        """True if any game ended in a round with secrets."""
         return any(score.randomised for score in self.scores)
 
     @property

@@ -1,4 +1,4 @@
-"""How measured messages grow with sites, alpha and the total: the paper's main result, for every scheme."""
+"""The growth of measured messages with sites, alpha and the total: the paper's main result, for every scheme."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -50,7 +50,7 @@ def power(xs: Sequence[float], ys: Sequence[float]) -> Fit:
 
 @dataclass(frozen=True)
 class Request:
-    """What to measure. Each axis varies one number; the others are the first two fields."""
+    """A measurement. Each axis varies one number; the others are the first two fields."""
 
     sites: int = 256
     alpha: float = 0.01

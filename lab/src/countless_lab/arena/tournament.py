@@ -66,12 +66,12 @@ def claimed(setting: Setting) -> bool:
 
 
 def guarantee_violated(match: Match) -> bool:
-    """Whether the scheme's guarantee covers this adversary and failed more often than delta, beyond chance."""
+    """True if the scheme's guarantee covers this adversary and failed more often than delta, beyond chance."""
     return claimed(match.setting) and match.failure_rate[0] > match.setting.delta
 
 
 def unrandomised(match: Match) -> bool:
-    """Whether a scheme with secrets played without them: the row then says nothing about the scheme."""
+    """True if a scheme with secrets played without them: the row then says nothing about the scheme."""
     return not match.randomised and match.setting.scheme not in NO_SECRETS
 
 

@@ -154,7 +154,7 @@ def audit_exactly(
 
 
 def audit_law(mechanism: Mechanism, tapes: int, rng: RandomSource, window: int) -> AuditFinding:
-    """Whether the stated law is that of the code: both give every transcript the same probability."""
+    """Compare the stated law with the code's: both must give every transcript the same probability."""
     if mechanism.law is None:
         raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
     worst = MaxRatio()

@@ -1,4 +1,4 @@
-"""What an audit returns. An audit can reject a claim; it never proves one."""
+"""Results of audits. An audit can reject a claim; it never proves one."""
 
 from dataclasses import dataclass
 from math import inf
@@ -10,7 +10,7 @@ _TOLERANCE = 1e-9  # rounding of log-probabilities; a violation smaller than thi
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """What one audit tried and found, on a round of which `shape`.
+    """The attempts and the result of one audit, on a round of this `shape`.
 
     `worst` is the largest log-likelihood ratio off the leaked blocks, or a lower bound of epsilon; `delta_seen` a lower
     bound of delta at the claimed epsilon. `power` describes which violations would have been detected, how probably.

@@ -106,7 +106,7 @@ class NeedsMore(Exception):
 
 
 class Deviates(Exception):
-    """What a counter published differs from the target."""
+    """A counter published something other than the target."""
 
 
 def replay(

@@ -41,7 +41,7 @@ class Statistic(NamedTuple):
 
 
 def audit_noise(mechanism: Mechanism, rounds: int, rng: RandomSource, confidence: float = 0.999) -> AuditFinding:
-    """Whether the noise of so many rounds has the stated law.
+    """Test whether the noise of `rounds` rounds has the stated law.
 
     Formal guarantees: if it has, the probability of a rejection is at most `1 - confidence`.
     """

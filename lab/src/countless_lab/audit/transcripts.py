@@ -71,7 +71,7 @@ class NoiseLaw:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What the adversary sees: the site of every unit event, at which event each phase ended, the released values.
+    """The adversary's view: the site of every unit event, at which event each phase ended, the released values.
 
     Events count from 1; an ending at event 0 happened before the first. The last phase of a round releases nothing.
     `released_at` has the event of each release, which the stated law does not need: a phase releases when it ends.
@@ -129,7 +129,7 @@ class LikelihoodRatios:
         return self._log_endings() + sum(self.law.node(noise) for noise in self.node_noise())
 
     def possible(self) -> bool:
-        """Whether the endings have positive probability, for whatever released values."""
+        """True if the endings have positive probability, for whatever released values."""
         return self._log_endings() > -inf
 
     def _log_endings(self) -> float:

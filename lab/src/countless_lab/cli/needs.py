@@ -1,4 +1,4 @@
-"""What a command of the lab needs is looked for before it starts: a long run must not end for want of a package."""
+"""The needs of a command of the lab, checked before it starts: a long run must not end for want of a package."""
 
 from importlib.util import find_spec
 

@@ -13,7 +13,7 @@ Events = list[tuple[int, int]]  # (site, number of events)
 
 
 class Step(NamedTuple):
-    """What happens, with the answer after it, (estimate, lower, upper), if the coordinator is asked."""
+    """An event, with the answer after it, (estimate, lower, upper), if the coordinator is asked."""
 
     what: str
     total: int

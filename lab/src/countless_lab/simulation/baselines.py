@@ -1,4 +1,4 @@
-"""What the same stream would cost with flushes: each site sends one message per interval in which it counted something.
+"""The cost of the same stream with flushes: each site sends a message per interval in which it counted something.
 
 So the cost is the number of pairs (site, interval) with at least one event. A long stream has too many intervals to
 look at: then some of them, evenly spread, are counted and the result is an estimate.

@@ -31,7 +31,7 @@ class Stream(ABC):
 
     @abstractmethod
     def count(self, site: int, number: int) -> int:
-        """How many of the events 1 .. number happen at this site."""
+        """The number of events at this site among the events 1 .. number."""
 
     def order(self, events: int) -> Iterator[int]:
         return map(self.site_at, range(1, events + 1))

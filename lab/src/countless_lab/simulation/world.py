@@ -96,7 +96,7 @@ class World:
 
     @property
     def randomised(self) -> bool:
-        """Whether the estimator in force has secrets: it is no exact or deterministic one, and has noise if it may."""
+        """True if the estimator in force has secrets: it is no exact or deterministic one, and has noise if it may."""
         estimator = self.coordinator.debug_state().estimator
         return not isinstance(estimator, ExactSum | DeterministicEstimator) and getattr(estimator, "noisy", True)
 

@@ -56,7 +56,7 @@ def boot_word(descriptor: int) -> int:
 
 
 def _generation(descriptor: int) -> int:
-    """How often an inode was used before, as ext4, XFS and Btrfs tell: a new file may have that of a deleted one."""
+    """The number of earlier uses of the inode (ext4, XFS, Btrfs): a new file may have that of a deleted one."""
     try:
         return int.from_bytes(fcntl.ioctl(descriptor, _FS_IOC_GETVERSION, bytes(8)), "little")
     except OSError:
@@ -115,5 +115,5 @@ class BudgetRecord:
         self.words[self.at + _BATCH_TOTAL] = batch_total & _WORD
 
     def free(self) -> None:
-        """What the incarnation spent is handed in, or nothing was ever granted."""
+        """Free the record: the spending is handed in, or nothing was ever granted."""
         self.words[self.at + _INCARNATION] = 0

@@ -48,12 +48,12 @@ class FamilyRecords:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of the present incarnation."""
+        """Counted by the current incarnation."""
         return {label: record.count for label, record in self._labels.items() if record.count}
 
     @property
     def total(self) -> int:
-        """Of the present incarnation.
+        """Counted by the current incarnation.
 
         A process that was killed in `free` leaves a part of the labels: their sum may be less than the base.
         """
@@ -68,7 +68,7 @@ class FamilyRecords:
 
 
 def orphaned_families(file: CountFile) -> list[FamilyRecords]:
-    """What a process that ended has left. Raises StateError if a label has no family, or a rule is not valid."""
+    """The families of a process that has ended. Raises StateError if a label has no family, or a rule is not valid."""
     families: dict[Key, FamilyRecords] = {}
     labels: dict[Key, dict[str, CounterRecord]] = {}
     for label, record in file.records(LabelName).items():

@@ -19,7 +19,7 @@ Deliver = Callable[[Key, tuple[UpMessage, ...]], None]  # called under the lock 
 
 
 class Records(Protocol):
-    """Where a family is kept so that it survives its process."""
+    """Storage of a family that survives its process."""
 
     def add(self, label: str, n: int) -> None:
         """Raises InvalidParameter if it cannot count that far; then nothing has changed."""
@@ -106,7 +106,7 @@ class LocalFamily:
 
     @property
     def count(self) -> int:
-        """How many events this process has counted."""
+        """The number of events this process has counted."""
         with self._lock:
             return self._earlier_total + self._site.total + sum(n for _, n in self._waiting)
 
@@ -126,11 +126,11 @@ class LocalFamily:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to report, or was."""
+        """True if there is anything to report, or was."""
         return self._site.active
 
     def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
-        """What a new connection begins with."""
+        """The messages that begin a new connection."""
         first, *rest = self._changes.run(self._site.resume)
         if not isinstance(first, Sync):
             raise TypeError(first)
@@ -225,7 +225,7 @@ class LabelOfFamily:
 
     @property
     def counted(self) -> int:
-        """Of this combination of labels, in this process."""
+        """The events of this combination of labels, in this process."""
         return self._family.count_of(self._label)
 
 

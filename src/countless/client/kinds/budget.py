@@ -21,21 +21,21 @@ class BudgetState(Protocol):
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to tell the coordinator."""
+        """True if there is anything to tell the coordinator."""
 
     @property
     def leased(self) -> bool:
-        """Whether it needs an answer of the coordinator from time to time."""
+        """True if it needs an answer from the coordinator now and then."""
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to hand in."""
+        """True if nothing is left to hand in."""
 
     def hand_ins(self) -> Sequence[BudgetLeave]:
-        """What incarnations that ended have spent, as far as it is not acknowledged."""
+        """The spending of incarnations that ended, until it is acknowledged."""
 
     def resend(self) -> Sequence[Ask | BudgetLeave]:
-        """What a new connection begins with."""
+        """The messages that begin a new connection."""
 
     def receive(self, item: BudgetDownItem) -> None: ...
 
@@ -78,7 +78,7 @@ class SessionBudgets:
         return items
 
     def resend(self) -> list[Ask | BudgetLeave]:
-        """What a new connection begins with."""
+        """The messages that begin a new connection."""
         self._returned.clear()
         self._unsent.clear()
         return [item for budget in self._active.values() for item in budget.resend()]
@@ -127,7 +127,7 @@ class SessionBudgets:
 
     @property
     def next_tick(self) -> float:
-        """When to call `tick`."""
+        """The time of the next `tick`."""
         return self._ticks.next_tick
 
     def tick(self, now: float) -> None:

@@ -38,10 +38,10 @@ class FamilyState(Protocol):
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to report, or was."""
+        """True if there is anything to report, or was."""
 
     def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
-        """What a new connection begins with."""
+        """The messages that begin a new connection."""
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]: ...
 

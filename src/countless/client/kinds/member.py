@@ -1,4 +1,4 @@
-"""What a session has to know of a counter or a family."""
+"""A counter or a family, as sessions see it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ K = TypeVar("K")  # how much of it a coordinator knows
 
 
 class Effect(Enum):
-    """Of an item, on the session."""
+    """The effect of an item on the session."""
 
     NONE = "the member has done everything"
     LEFT = "the coordinator has its final count"
@@ -58,11 +58,11 @@ class Member(ABC, Generic[K]):
 
     @abstractmethod
     def join(self) -> Sequence[UpItem]:
-        """What makes the coordinator know it, on a stream that it has not joined; nothing, if it need not."""
+        """The items that make the coordinator know it, on a stream that it has not joined; empty if it need not."""
 
     @abstractmethod
     def take_queued(self) -> Sequence[UpItem]:
-        """What is due after a join."""
+        """Take the items that are due after a join."""
 
     @abstractmethod
     def drop_queued(self) -> None: ...

@@ -1,4 +1,4 @@
-"""When the coordinator has last received something from us, for certain: when the last Sync was sent that it answered.
+"""The last certain contact with the coordinator: the time when the last Sync was sent that it answered.
 
 Time that an answer spends on its way does not count, so a process that was stopped for a day does not take an answer
 that waited for it as new. Rolling budgets depend on it: without a contact for the length of their lease they admit
@@ -35,10 +35,10 @@ class Contact:
 
     @property
     def unanswered(self) -> int:
-        """How many Syncs of the present stream."""
+        """The number of Syncs of the current stream that have no answer yet."""
         return len(self._unanswered)
 
     @property
     def due(self) -> float:
-        """When the next Sync must be sent."""
+        """The time at which the next Sync must be sent."""
         return self.last_sync + CONTACT_S

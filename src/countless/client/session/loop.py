@@ -115,7 +115,7 @@ class ClientLoop:
         return bool(self._sessions) and self._session_of(budget).connected
 
     def contact_of(self, budget: Key) -> float:
-        """When the last frame was sent that the shard of this budget has answered."""
+        """The time when the last frame was sent that the shard of this budget has answered."""
         return self._session_of(budget).contact.at if self._sessions else -inf
 
     @property

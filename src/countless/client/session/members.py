@@ -51,7 +51,7 @@ class RejectionLog:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the coordinator knew of an incarnation that it has retired."""
+    """The counts of a retired incarnation that the coordinator knew."""
 
     members: Mapping[Key, int | KnownFamily] = field(default_factory=dict)
     first_not_left: Mapping[Key, int] = field(default_factory=dict)  # by the key of all windows together
@@ -131,7 +131,7 @@ class SessionMembers:
     # Joining and sending
 
     def initial_items(self) -> list[UpItem]:
-        """What a new stream begins with: all members that are active. Takes the lock."""
+        """The items that begin a new stream: all active members join. Takes the lock."""
         with self._lock:
             members = list(self._members.values())
             for member in members:

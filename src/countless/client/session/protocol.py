@@ -82,7 +82,7 @@ def new_incarnation(surroundings: ClientSurroundings, least: int = 0) -> int:
 
 
 class Origin(Enum):
-    """Where the counts of a session are kept, which decides what may happen to copies of them."""
+    """The place where the counts of a session are kept, which decides what may happen to copies of them."""
 
     MEMORY = "in the memory of this process"
     FILE = "in a file of this process, which may have been copied"
@@ -253,7 +253,7 @@ class SiteSession:
                 raise ConnectionLost(f"connection timed out: no answer to the hello for {HELLO_TIMEOUT_S:.0f} s")
 
     def _expired(self, item: IncarnationExpired) -> SessionRetired:
-        """What was sent may be in the totals, or not: it is not sent again."""
+        """Renew without sending anything again: it may be in the totals already."""
         if item.incarnation > MAX_INCARNATION - MAX_RANDOM:
             raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
         with self._lock:

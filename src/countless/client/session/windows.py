@@ -160,7 +160,7 @@ class SessionWindows:
 
     @property
     def next_tick(self) -> float:
-        """When to call `tick`."""
+        """The time of the next `tick`."""
         return self._ticks.next_tick
 
     def tick(self, now: float) -> None:

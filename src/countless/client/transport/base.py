@@ -44,7 +44,7 @@ class Transport(Protocol):
     def sockets(self) -> list[socket.socket]: ...
 
     def receive(self) -> dict[int, Received]:
-        """What has arrived since, by shard. Call it when a socket is readable."""
+        """Return the frames that have arrived, by shard. Call it when a socket is readable."""
 
     def close_stream(self, shard: int) -> None: ...
 

@@ -39,7 +39,7 @@ _NODE_TIMEOUT_S = 5.0  # shorter than the timeout of a hello, so that the next a
 
 
 class BrokerConnection(Protocol):
-    """What a stream needs of a connection to the broker."""
+    """The part of a connection to the broker that a stream needs."""
 
     def publish(self, subject: str, payload: bytes, reply: str = "") -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a family answers: intervals for labels and for the total, and the labels above a share of the total."""
+"""Answers of a family: intervals for labels and for the total, and the labels above a share of the total."""
 
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
@@ -36,7 +36,7 @@ class Top(NamedTuple):
 
 
 class LabelCounts(NamedTuple):
-    """What is known of a family at a moment; sites may have counted `held_back` more of one label, and of all.
+    """The known counts of a family at a moment; sites may hold back `held_back` more of one label, and of all.
 
     `missing` more events may belong to it that are not counted here: those of windows that are not kept any more.
     """
@@ -62,7 +62,7 @@ class LabelCounts(NamedTuple):
 
 
 def sum_of(parts: Iterable[LabelCounts], cap: int) -> LabelCounts:
-    """Of windows that have no event in common. At most `cap` labels have their names; others go to the overflow.
+    """Add windows that have no event in common. At most `cap` labels have their names; others go to the overflow.
 
     Every bound of a sum is the sum of the bounds.
 

@@ -110,17 +110,17 @@ class FamilyCoordinator:
 
     @property
     def labels(self) -> int:
-        """How many labels are known by name."""
+        """The number of labels that are known by name."""
         return len(self._counts) - (OVERFLOW in self._counts)
 
     @property
     def known(self) -> MappingProxyType[str, int]:
-        """What was reported of each label, in the order in which they became known. None is ever removed."""
+        """The reported count of each label, in the order in which they became known. None is ever removed."""
         return MappingProxyType(self._counts)
 
     @property
     def held_back(self) -> Steps:
-        """How many events of one label, and of all labels, sites may have counted and not reported."""
+        """The most events, of one label and of all, that sites may have counted and not reported."""
         return self._held_back
 
     def answer(self, label: str) -> LabelCount:
@@ -228,7 +228,7 @@ class FamilyCoordinator:
         return outbox
 
     def is_foreign(self, sync: Sync) -> bool:
-        """Whether the round is not one of this coordinator: its state was restored from an older copy. A round of the
+        """True if the round is not one of this coordinator: its state was restored from an older copy. A round of the
         same number may have had other steps.
         """
         return sync.round > self.round or (sync.round == self.round and sync.steps != self.steps)

@@ -34,7 +34,7 @@ class BucketSite(FamilySite):
         return NO_MESSAGES if self._pending_total < self.steps.total else self._report(self._grown(1))
 
     def _resend(self) -> tuple[UpMessage, ...]:
-        """Also labels that were never reported: a report says that no more than `_pending_total` is held back."""
+        """Include labels that were never reported: a report says that no more than `_pending_total` is held back."""
         return self._report(list(self._pending))
 
     def sync(self) -> Sync:
@@ -71,7 +71,7 @@ class Buckets:
         return ZERO if index is None else str(index)
 
     def has(self, label: str) -> bool:
-        """Whether some value has this label.
+        """True if some value has this label.
 
         >>> [Buckets(0.01).has(label) for label in ("zero", "142", "0142", "-2000", "99999", "x")]
         [True, True, False, False, False, False]
@@ -109,7 +109,7 @@ class Quantile(NamedTuple):
 
 
 class Rank(NamedTuple):
-    """How many observations are at most `value`: lower <= truth <= upper."""
+    """The number of observations that are at most `value`: lower <= truth <= upper."""
 
     value: float
     lower: int

@@ -1,4 +1,4 @@
-"""What a program chooses for a family, or a distribution, and the steps that follow from it.
+"""The choices of a program for a family, or a distribution, and the steps that follow from them.
 
 The width of an interval is what all sites together may hold back: `sites * (step - 1)`. A site has one step for each of
 its labels, so this is at most a share of the total, whatever the labels are.
@@ -109,5 +109,5 @@ class FamilyRule:
         return kind(family, cap=cap, counts=counts, total=total)
 
     def allows(self, label: str) -> bool:
-        """Whether a site can have this label, which is not empty."""
+        """True if a site can have this label, which is not empty."""
         return self.kind == LABELS or self.buckets.has(label)

@@ -60,12 +60,12 @@ class FamilySite:
 
     @property
     def labels(self) -> int:
-        """How many labels it counts by name."""
+        """The number of labels it counts by name."""
         return len(self._pending) - (OVERFLOW in self._pending)
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to report, or was."""
+        """True if there is anything to report, or was."""
         return bool(self.total or self._pending)
 
     def count_of(self, label: str) -> int:
@@ -73,7 +73,7 @@ class FamilySite:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Of every label that it counts."""
+        """The count of every label."""
         return {label: self.count_of(label) for label in self._pending}
 
     def home(self, label: str) -> str:

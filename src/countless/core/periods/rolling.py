@@ -43,7 +43,7 @@ def count_since(records: Sequence[Record], then: float) -> SpanCount:
 
 
 class PastTotals:
-    """What records say about the total at any moment up to the last of them, for counts of many spans."""
+    """Bounds of the total at any moment up to the last record, for counts of many spans."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         """There is at least one record; they are given oldest first."""
@@ -55,7 +55,7 @@ class PastTotals:
         self._most = list(accumulate(reversed(most), min))[::-1]  # from each record on
 
     def holds(self, moment: float) -> bool:
-        """Whether `upper` of a count that ends then is a bound: all sites could be reached then, or later."""
+        """True if `upper` of a count that ends then is a bound: all sites could be reached then, or later."""
         return self._most_at(moment) < inf
 
     def count(self, start: float, end: float) -> SpanCount:
@@ -89,7 +89,7 @@ class PastTotals:
 
 
 def narrower(one: SpanCount, other: SpanCount) -> SpanCount:
-    """What two counts of the same span say together.
+    """Combine two counts of the same span.
 
     They differ in what decides when an event was: the clock of its site (windows) or of the coordinator (records). If
     those clocks are so wrong that the counts contradict each other, the first one stands.

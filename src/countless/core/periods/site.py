@@ -90,7 +90,7 @@ class SitePeriods(Generic[State]):
 
     @property
     def present(self) -> State:
-        """Of the period that was entered last."""
+        """The state of the period that was entered last."""
         return self.states[self.period]
 
     def enter(self, now: float) -> State:

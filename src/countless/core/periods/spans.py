@@ -1,4 +1,4 @@
-"""How windows are read: the count of any span of time, with bounds, and the names that spans have.
+"""Reading windows: the count of any span of time, with bounds, and the names of spans.
 
 Every question about windows is one call of `count_between`: this hour, yesterday, the last 15 minutes. A window that
 lies in the span counts completely. Of a window that lies partly in it, anything from nothing to all may be in the span.
@@ -30,7 +30,7 @@ class SpanRate(NamedTuple):
 
 
 class SpanCount(NamedTuple):
-    """What is known of the number of events in a span of time: lower <= truth <= upper."""
+    """Bounds of the number of events in a span of time: lower <= truth <= upper."""
 
     start: float  # seconds since 1970
     end: float  # the first moment after it

@@ -13,7 +13,7 @@ from countless.errors import InvalidParameter
 
 
 class WindowState(StrEnum):
-    """How much a window may still change."""
+    """The stage of a window: how much it may still change."""
 
     OPEN = "open"  # it has not ended
     INCOMPLETE = "incomplete"  # it has ended; sites have not finished it, or were lost with events of it
@@ -63,13 +63,13 @@ class TotalAnswer(NamedTuple):
         return self.lower, self.upper
 
     def as_dict(self) -> dict[str, object]:
-        """What a program may log or send as JSON: the fields that everyone may see."""
+        """The fields that everyone may see, to log or send as JSON."""
         fields = {name: value for name, value in self._asdict().items() if name not in ("round", "silent")}
         numbers = zip(("estimate", "lower", "upper"), whole(self.estimate, *self.bounds), strict=True)
         return fields | dict(numbers) | {"state": str(self.state)}
 
     def contains(self, total: int) -> bool:
-        """Whether `total` is between the bounds."""
+        """True if `total` is between the bounds."""
         return self.lower <= total <= self.upper
 
     def __str__(self) -> str:

@@ -200,7 +200,7 @@ def risks(plan: DitheredPlan, widths: Widths) -> list[float]:
 
 
 def rounding_factor(phases: int, last: float) -> float:
-    """How much likelier rounding may make an error, in a round of these phases whose thresholds are at most `last`.
+    """The factor by which rounding may make an error likelier, in a round of these phases with thresholds up to `last`.
 
     The last place doubles at each power of two, and is the same from one to the next.
     """
@@ -208,7 +208,7 @@ def rounding_factor(phases: int, last: float) -> float:
 
 
 def _most_in_one_block(plan: DitheredPlan) -> int:
-    """How many thresholds can lie in one block of the length of the resolution, at most."""
+    """The most thresholds that can lie in one block of the length of the resolution."""
     most = lowest = 0
     ends = [phase.position + phase.length + phase.dither / 2 for phase in plan.phases]
     for index, phase in enumerate(plan.phases):
@@ -227,7 +227,7 @@ class _Weights(NamedTuple):
 
 
 def _log_weights(phases: tuple[Phase, ...]) -> list[_Weights]:
-    """How the later thresholds weigh the place of this one, for each phase.
+    """The weight of each place of a threshold that the later ones leave, for each phase.
 
     Mirrored, the later thresholds come first, and the upper end of a window is where it opens.
     """
@@ -305,7 +305,7 @@ def _place(held: list[float], first: int, last: int, width: float) -> None:
 
 
 def _reach(widths: Widths) -> float:
-    """What the sum of the errors never reaches."""
+    """A bound that the sum of the errors never reaches."""
     return sum(width * slots for width, slots in widths) / 2
 
 

@@ -54,7 +54,7 @@ def messages_per_efold(sites: int, alpha: float, allowance: float, steps: float,
 
 
 def threshold_windows(lengths: Sequence[float], dithers: Sequence[float]) -> list[tuple[float, float]]:
-    """Where each threshold may lie: around the end of its phase."""
+    """The interval in which each threshold may lie: around the end of its phase."""
     return [(end - dither / 2, end + dither / 2) for end, dither in zip(accumulate(lengths), dithers, strict=True)]
 
 
@@ -78,7 +78,7 @@ class DitheredPlan:
 
     @property
     def resolution(self) -> float:
-        """How far outside its window, in steps, a threshold may lie once its finest digits are drawn."""
+        """The distance in steps by which a threshold may leave its window once its finest digits are drawn."""
         return THRESHOLD_RESOLUTION if self.phases[0].dither else 0.0
 
     @cached_property
@@ -123,7 +123,7 @@ class DitheredPlan:
         return exact_fraction(self.alpha).as_integer_ratio()
 
     def answer(self, total: int, step: int, phase: int) -> float:
-        """What to publish: a number from the middle of the range, an integer if the range has one."""
+        """The number to publish, from the middle of the range; an integer if the range has one."""
         return midpoint(*self.answer_range(total, step, phase))
 
     def thresholds(self, uniforms: Sequence[float]) -> tuple[float, ...]:

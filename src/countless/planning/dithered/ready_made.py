@@ -42,7 +42,7 @@ Numbers = list[float]  # length, dither, slack_early, slack_late
 
 
 class Row(NamedTuple):
-    """How many phases, and the numbers of those at `places(phases)`, in units of the square root of the sites."""
+    """The number of phases, and the numbers at `places(phases)`, in units of the square root of the sites."""
 
     sites: int
     phases: int
@@ -51,7 +51,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """What a round of the table costs. Nothing about it is verified."""
+    """The cost of a round of the table. Nothing about it is verified."""
 
     sites: int
     alpha: float
@@ -146,7 +146,7 @@ def _row(sites: int, alpha: float, eta: float) -> Row | None:
 
 
 def places(phases: int) -> list[float]:
-    """Where in a round the table has numbers: fractions are between two phases."""
+    """The places of a round for which the table has numbers: fractions are between two phases."""
     parts = (part / SPREAD for part in range(SPREAD + 1))
     return [*range(FIRST), *(FIRST + (phases - 1 - FIRST) * part**2 * (3 - 2 * part) for part in parts)]
 

@@ -133,7 +133,7 @@ def rounding_nats(last: float) -> float:
 
 
 def _largest_crowd(windows: list[tuple[float, float]]) -> int:
-    """How many thresholds, at most, can lie between one and the resolution below it."""
+    """The most thresholds that can lie between one and the resolution below it."""
     return max(
         index + 1 - bisect_left(windows, low - THRESHOLD_RESOLUTION, hi=index, key=itemgetter(1))
         for index, (low, _) in enumerate(windows)

@@ -1,4 +1,4 @@
-"""Which shape a `dithered` round should have: a quick model of the cost, and a search over it.
+"""The shape of a `dithered` round: a quick model of the cost, and a search over it.
 
 Nothing here has to be exact: `dithered_schedule.solve` turns every shape into a round with a proof, so a poor model
 costs messages, never safety. The model replaces the exact volumes by their growth per phase. For points at distance T

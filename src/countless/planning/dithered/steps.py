@@ -58,7 +58,7 @@ def _count(steps: dict[float, int], slots: Counter[float]) -> Counter[int]:
 
 
 def covers(plan: DitheredPlan, step: int, steps: Counter[int]) -> bool:
-    """Whether the plan's guarantee holds for slots with these steps, so many of each; `step` is what it allows to all.
+    """True if the plan's guarantee holds for slots with these steps, so many of each; `step` is what it allows to all.
 
     The root mean square may not be larger than `step`. Then between two tilts of the grid both the advantage in the
     exponent and the gains from the densities only grow. All risks may grow by the same factor, until they add up to

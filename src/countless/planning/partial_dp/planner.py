@@ -66,7 +66,7 @@ class PartialDPPlan(EndedByReports):
 
     @property
     def noisy(self) -> bool:
-        """Whether the round hides its thresholds behind noise; the trivial one does not need to."""
+        """True if the round hides its thresholds behind noise; the trivial one does not need to."""
         return self.threshold_scale > 0
 
     @property

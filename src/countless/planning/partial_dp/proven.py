@@ -43,7 +43,7 @@ class Noisy:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What is proved of a round: at most `allowance` steps of error, with the answer shifted by `offset`."""
+    """A proved bound of a round: at most `allowance` steps of error, with the answer shifted by `offset`."""
 
     allowance: float
     offset: int

@@ -76,7 +76,7 @@ class LeaseKeeper:
         return cls(bucket, len(agreed.owners), agreed.lease_s, clock, new_name, rng)
 
     def valid(self) -> bool:
-        """Whether no other coordinator can own our shards yet."""
+        """True if no other coordinator can own our shards yet."""
         return self._clock() < self._expires
 
     async def renew(self, released: frozenset[int]) -> Assignment:

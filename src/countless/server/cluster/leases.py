@@ -1,4 +1,4 @@
-"""Which coordinator owns which shard: one assignment that all members share, and the rules for changing it. No I/O.
+"""Ownership of shards: one assignment that all members share, and the rules for changing it. No I/O.
 
 The assignment is one key of a JetStream bucket. A member replaces it only if it has read the latest revision. Each
 member increments its own heartbeat in it, several times per lease. The assignment contains no time: a member whose

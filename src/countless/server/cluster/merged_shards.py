@@ -122,7 +122,7 @@ class MergedShards:
 
     @property
     def behind_s(self) -> float:
-        """Of the shard that is behind most."""
+        """The lag of the shard that is furthest behind."""
         return max((server.behind_s for server in self._servers), default=0.0)
 
     def now(self) -> float:

@@ -16,7 +16,7 @@ _FRAME_COST_BYTES = 100  # beside its own bytes
 
 
 class WaitingFrames:
-    """What they take is added up for the peer, as the incomplete messages of a WebSocket are."""
+    """Frames that wait; their memory is added up for the peer, like the incomplete messages of a WebSocket."""
 
     def __init__(self, held: Amounts, peer: str) -> None:
         self._held = held

@@ -1,4 +1,4 @@
-"""What a member takes from outside, beside its settings. The fault simulator has others."""
+"""Clocks, names and constants that a member takes from outside. The fault simulator has others."""
 
 from collections.abc import Callable
 from functools import partial

@@ -63,7 +63,7 @@ def restore(copy: Path, state: Path, prepare: Callable[[Path], None] = lambda pa
 
 
 def require_directory(state: Path) -> None:
-    """Where the state file is, or will be."""
+    """Check the directory of the state file, which need not exist yet."""
     if state.parent.exists() and not state.parent.is_dir():
         raise StoreError(f"{state.parent} is not a directory: choose another state_dir")
 
@@ -98,7 +98,7 @@ def check(path: Path) -> None:
 
 
 def tokens_of(path: Path) -> list[Token]:
-    """Of a state file that may be damaged, or missing: then there are none."""
+    """The tokens of a state file; none, if it is damaged or missing."""
     try:
         with _opened(path) as database:
             return [Token(*row) for row in database.execute("SELECT * FROM tokens")]

@@ -1,4 +1,4 @@
-"""What every store has: its error, and bearer tokens. `rows.py` has the state.
+"""The common part of all stores: their error, and bearer tokens. `rows.py` has the state.
 
 The core's rule is *save before send* (design/decisions/save-before-send.md): a message that the core returned may leave
 the process only when the state behind it is saved. One input changes the count of one site, so a save is a list of

@@ -1,4 +1,4 @@
-"""What an error of SQLite means for the operator: one line with the file and the remedy."""
+"""Errors of SQLite in an operator's words: one line with the file and the remedy."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""What is saved, as rows. A store knows no kind: it keeps rows by key, and gives them back.
+"""The saved state, as rows. A store knows no kind: it keeps rows by key, and gives them back.
 
 A row has a key, says *what* it is ("state", "site", "label" ...) and where: at no site, at a site, at a label, or at a
 label of a site. Its value is anything that msgspec writes as JSON, whose integers have no limit. The types of the
@@ -34,7 +34,7 @@ class Dropped(NamedTuple):
 
 
 class What(StrEnum):
-    """What a tombstone says of an incarnation."""
+    """The fact that a tombstone keeps of an incarnation."""
 
     COUNT = "count"  # its final count, or of a family its total
     LABEL = "label"  # its count of a label
@@ -52,7 +52,7 @@ class Tombstone(NamedTuple):
 
 @dataclass(slots=True)
 class Changes:
-    """What one save writes, completely or not at all. What is dropped and forgotten comes first, because a counter may
+    """The content of one save, completely or not at all. Keys to drop and forget come first, because a counter may
     be deleted and created again. Tombstones outlive the rows of their key, unless they are forgotten.
     """
 
@@ -74,7 +74,7 @@ class StateStore(Protocol):
         """In the order of their keys. It reads one after another, because there may be a million windows."""
 
     def save(self, changes: Changes) -> None:
-        """When this returns, messages that depend on the changes may be sent. Raises StoreError: nothing was saved."""
+        """Save all; then messages that depend on the changes may be sent. Raises StoreError if nothing was saved."""
 
     def tombstones(self, site_id: SiteId) -> list[Tombstone]: ...
 
@@ -94,7 +94,7 @@ class Saved(Protocol):
 
     @property
     def part_of(self) -> "Saved | None":
-        """What is saved, and published, after it."""
+        """The changes that are saved, and published, after it."""
 
     def take(self, rows: Rows) -> Publish | None:
         """Add the rows that have changed since the last call. Returns what publishes them once they are saved."""

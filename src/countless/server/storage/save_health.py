@@ -1,4 +1,4 @@
-"""Whether changes are being saved, for everything that shows an answer.
+"""The state of saving, for everything that shows an answer.
 
 An answer is shown when it is saved. So while saves fail, or one takes long, the answers that are shown are those of the
 last save: they must say so.
@@ -55,13 +55,13 @@ class SaveHealth:
 
     @property
     def behind_s(self) -> float:
-        """How old the answers are that are shown: everything before that is saved; 0: they are those of now."""
+        """The age of the answers that are shown: everything before is saved; 0: they are current."""
         lag_s = self.lag_s
         return lag_s if self.failing is not None or lag_s > SLOW_SAVE_S else 0.0
 
     @property
     def lag_s(self) -> float:
-        """How long the oldest change waits, and what is sent after it, if a batch is being saved; else 0."""
+        """The wait of the oldest change, and of the messages that depend on it, if a batch is being saved; else 0."""
         return 0.0 if self._saved_until is None else self._clock() - self._saved_until
 
     def shown(self, state: State) -> State:

@@ -34,7 +34,7 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID
 
 
 def is_empty(database: sqlite3.Connection, path: Path | None) -> bool:
-    """Whether the file has no tables yet. Raises StoreError if it is not ours, or not of this version; sqlite3.Error if
+    """True if the file has no tables yet. Raises StoreError if it is not ours, or not of this version; sqlite3.Error if
     it cannot be read.
     """
     (version,) = database.execute("PRAGMA user_version").fetchone()

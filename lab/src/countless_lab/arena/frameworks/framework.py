@@ -1,4 +1,4 @@
-"""What the three frameworks share: an estimate that changes by factors of about 1 + alpha, and the flip number.
+"""The common part of the three frameworks: an estimate that changes by factors of about 1 + alpha, and the flip number.
 
 They are baselines to be measured beside `dithered` and `deterministic`, for a few sites and up to a horizon that must
 be known in advance. They have no joins, no faults and no wire format.
@@ -33,7 +33,7 @@ class Framework(ABC):
     @property
     @abstractmethod
     def randomised(self) -> bool:
-        """Whether some copy leaves out events: until then all is exact."""
+        """True if some copy leaves out events: until then all is exact."""
 
     @abstractmethod
     def events_until_report(self, site: int) -> int: ...
@@ -52,5 +52,5 @@ class Framework(ABC):
 
 
 def flip_number(alpha: float, horizon: int) -> int:
-    """How often a total can grow by a factor 1 + alpha on its way from 1 to the horizon."""
+    """The number of times that a total can grow by a factor 1 + alpha on its way from 1 to the horizon."""
     return ceil(log(max(2, horizon)) / log1p(alpha)) + 1
