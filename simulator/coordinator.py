@@ -104,7 +104,7 @@ class Service(Protocol):
 def unowned(servers: list[SiteServer]) -> str | None:
     """All processes have tokens, so what a process that is connected has joined belongs to one."""
     sessions = [session for server in servers for session in server.sessions if session.connection is not None]
-    n = sum(session.joined for session in sessions if session.peer == UNLIMITED)
+    n = sum(len(session.members) for session in sessions if session.peer == UNLIMITED)
     return f"{n} memberships belong to no token" if n else None
 
 
@@ -197,7 +197,8 @@ class CoordinatorProcess:
         wait = self._server.settings.wait_after_restore
         if wait is None or asyncio.get_running_loop().time() < self.started + wait:
             return
-        periods = [each for budget in self._server.budgets.by_name.values() for each in budget.periods.values()]
+        budgets = self._server.budgets.by_name.values()
+        periods = [each.coordinator for budget in budgets for each in budget.periods.values()]
         for site in {str(site_id.site) for each in periods for site_id in each.unheard}:
             self._server.drop_site(site)
 

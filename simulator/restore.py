@@ -14,6 +14,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from countless.core.messages import SiteId
+from countless.server.kinds.counter import TrackedCounter
 from countless.server.site_server import SiteServer
 from simulator.truth import Label, families_of, known_counts, known_labels
 
@@ -31,8 +32,9 @@ class Knowledge(NamedTuple):
         reported: dict[SiteId, Counter[str | Label]] = {}
         for session in server.sessions:
             mine = reported.setdefault(session.site_id, Counter())
-            for key, counter, site_id in server._membership.of(session):
-                mine[str(key)] = counter.coordinator.reported_by(site_id)
+            for key, counter, site_id in server._members.of(session):
+                if isinstance(counter, TrackedCounter):
+                    mine[str(key)] = counter.coordinator.reported_by(site_id)
         for family in families_of(server):
             for site_id, member in family.coordinator.members():
                 mine = reported.setdefault(site_id, Counter())

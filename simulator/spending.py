@@ -132,8 +132,8 @@ class Spending:
         _require(units <= LIMIT, f"{units} units admitted in a rolling window")
         for server in service.servers():
             for name, budget in server.budgets.by_name.items():
-                for period, coordinator in budget.periods.items() if budget.rolling is None else ():
-                    usage, of = coordinator.usage, (name, period)
+                for period, each in budget.periods.items() if budget.rolling is None else ():
+                    usage, of = each.coordinator.usage, (name, period)
                     charged = self._charged[of].total() + self._handed_in_twice(of, service.started)
                     _require(usage.lower <= charged, f"{usage} of {of}, at most {charged} in truth")
                     known = self._admitted[of] <= usage.upper + self._excused[of]

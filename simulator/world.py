@@ -17,6 +17,7 @@ from countless.core.calendar import Per
 from countless.core.random_source import RandomSource
 from countless.errors import CountlessError, InvariantBroken
 from countless.randomness import SystemRandom
+from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 from countless.server.tuning import Tuning
 from countless.wire.frames import DownItem, HelloAck, IncarnationExpired
@@ -562,10 +563,12 @@ class World:
             site_id for process in self.processes if process.client.delivered for site_id in process.client.site_ids
         }
         sessions = (session for server in self.service.servers() for session in server.sessions)
-        found = {
-            each.site_id: sorted(each.memberships) for each in sessions if each.site_id in closed and each.memberships
-        }
+        found = {each.site_id: counted for each in sessions if each.site_id in closed and (counted := _counted(each))}
         return f"clients are closed, and still members: {found}" if found else None
+
+
+def _counted(session: Session) -> list[Key]:
+    return sorted(key for key in session.members if key.kind == COUNTER)
 
 
 def _series(client: Client, name: str) -> CountlessCounter:

@@ -25,7 +25,7 @@ from countless.errors import InvariantBroken, ProtocolError
 from countless.schemes.sampled import Sampled
 from countless.server import site_server
 from countless.server.kinds.family import TrackedFamily
-from countless.server.kinds.lifecycle import SessionLifecycle
+from countless.server.sessions.members import Members
 from countless.server.site_server import SiteServer
 from countless.server.storage.commit import Batch, CommitPipeline
 from countless.server.storage.memory_store import MemoryStore
@@ -152,7 +152,7 @@ def does_not_send_again_after_a_lost_connection(patch: pytest.MonkeyPatch) -> No
 
 def retires_with_nothing(patch: pytest.MonkeyPatch) -> None:
     """A session that is given up leaves its counters, but no tombstone is saved."""
-    patch.setattr(SessionLifecycle, "_give_up", lambda self, session, names: None)
+    patch.setattr(Members, "lose", lambda self, session, keys, lost=True: None)
 
 
 # Of windows

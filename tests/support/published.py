@@ -5,7 +5,7 @@ from typing import Any
 
 from countless.core.answer import Answer, State
 from countless.server.http.history.history import History, Recorder
-from countless.server.sessions.kind import MessageCount
+from countless.server.sessions.tracked import MessageCount
 
 ALPHA = 0.05
 

@@ -7,7 +7,7 @@ from countless.core.ledger import Entry
 from countless.core.messages import Outbox
 from countless.core.rounds import Rounds
 from countless.server.kinds.budget_restore import BudgetRestore
-from countless.server.kinds.lifecycle import SessionLifecycle
+from countless.server.sessions.members import Members
 from countless.server.settings import Settings
 
 
@@ -25,7 +25,7 @@ def begins_a_round_of_a_family_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def waits_for_windows_that_a_site_has_left(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SessionLifecycle, "lose_unconfirmed", lambda self, session: session.unconfirmed.clear())
+    patch.setattr(Members, "lose_unconfirmed", lambda self, session: session.unconfirmed.clear())
 
 
 def continues_with_the_number_of_a_round_that_is_lost(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
 from countless.server.kinds.budgets import Budgets
-from countless.server.kinds.lifecycle import SessionLifecycle
+from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.session_table import Session
 from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
@@ -49,12 +49,11 @@ def accepts_frames_of_a_replaced_connection(patch: pytest.MonkeyPatch) -> None:
 def counts_units_again_that_are_handed_in_again(patch: pytest.MonkeyPatch) -> None:
     original = Budgets.on_leave
 
-    def on_leave(self: Budgets, session: Session, connection: Connection, leave: BudgetLeave) -> None:
+    def on_leave(self: Budgets, session: Session, connection: Connection, leave: BudgetLeave, size: float) -> None:
         site_id, found = SiteId(session.site_id.site, leave.incarnation), self._find(leave.budget)
-        if found is not None and found[1].saved_site(site_id) is None:
-            self._dispatch(leave.budget, (site_id,), found[1].leave(site_id, leave.spent))
-            found[1].forget(site_id)
-        original(self, session, connection, leave)
+        if found is not None and found.coordinator.saved_site(site_id) is None:
+            self._members.dispatch(found, self.losses.leave(found, site_id, leave.spent))
+        original(self, session, connection, leave, size)
 
     patch.setattr(Budgets, "on_leave", on_leave)
 

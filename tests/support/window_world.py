@@ -17,6 +17,7 @@ from countless.core.site import Site
 from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SeededRandom
 from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.sessions.members import id_in
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
@@ -269,8 +270,10 @@ class World:
         await self.harness.server.flush()
         server, hidden = self.harness.server, dict[int, int]()
         session, counter = server.sessions.get(site.site_id), self.home_of(site.counter)
-        names = {} if session is None else {str(key): site_id for key, site_id in session.memberships.items()}
-        members = [] if session is None else [key.period for key in session.memberships]
+        names = (
+            {} if session is None else {str(key): id_in(session, key, each) for key, each in session.members.items()}
+        )
+        members = [] if session is None else [key.period for key in session.members]
         left = dict(shown(self.store.tombstones(site.site_id))).get(f"{site.counter}@hour", 0)
         for period, window in site.windows.items():
             name = site.wire_name(period)
@@ -354,7 +357,7 @@ class World:
             if self.home_of(site.counter) != home or period not in site.windows:
                 continue
             session = self.harness.server.sessions.get(site.site_id)
-            keys = {} if session is None else session.memberships
+            keys = {} if session is None else session.members
             if any(key.period <= period for key in keys):
                 raise Broken(f"{window}: {site.site_id} has not finished it")
             away += site.windows[period].count

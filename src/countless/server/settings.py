@@ -82,7 +82,7 @@ class Settings:
     max_connections: LimitOrZero = 20_000  # each takes 31 kB of memory
     max_counters: Limit = 100_000  # about 10 kB each, and 0.4 kB for each of their sites
     max_counters_per_site: Limit = 20_000  # so that one site cannot use up max_counters
-    max_memberships: Limit = 20_000_000  # sites times their counters, open windows and budgets; about 0.4 kB each
+    max_memberships: Limit = 20_000_000  # sites times their counters, families, windows and budgets; about 0.4 kB each
     max_sites: Limit = 50_000  # incarnations, connected or not: each has a row for each of its counters
     max_watches: LimitOrZero = 2_000  # streams of answers that are open at once
     max_tombstone_mb: Limit = 10_000  # disk for processes that were retired or have left; about 200 bytes each

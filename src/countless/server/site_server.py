@@ -2,9 +2,9 @@
 
 The path of a report, all in the loop's thread except the save:
 
-    connection -> on_frame -> CounterMessages -> Coordinator.receive -> Dispatcher -> CommitPipeline
-                                                                                      | save, in its own thread
-    connection <------------------------ messages, TrackedCounter.publish <------------------+
+    connection -> on_frame -> Counters -> Coordinator.receive -> Members -> CommitPipeline
+                                                                            | save, in its own thread
+    connection <--------------- messages, TrackedCounter.publish <----------+
 
 A restart and a take-over of a shard are the same: `_recover` loads counters and sessions from the store, and every
 coordinator asks its sites for snapshots. Until they have connected and answered, or timed out, answers are `learning`.
@@ -13,28 +13,26 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 import asyncio
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic, time
 
-from countless.core.budget.messages import Ask
 from countless.core.family.rule import FamilyRule
-from countless.core.messages import DownMessage, Report, SiteId, Snapshot
+from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection
 from countless.server.kinds.budgets import Budgets
-from countless.server.kinds.counter import TrackedCounter
-from countless.server.kinds.counter_messages import CounterMessages
 from countless.server.kinds.counter_registry import CounterRegistry
-from countless.server.kinds.dispatcher import Dispatcher
+from countless.server.kinds.counters import Counters
 from countless.server.kinds.families import Families
 from countless.server.kinds.family_registry import FamilyRegistry
-from countless.server.kinds.family_tombstones import known_counts_of, known_items_of
-from countless.server.kinds.lifecycle import SessionLifecycle
-from countless.server.kinds.membership import Membership
 from countless.server.kinds.planner import Planner
-from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.kinds.windowed_counter import AnyCounter
 from countless.server.kinds.windowed_family import AnyFamily
 from countless.server.refused_sites import RefusedSites
+from countless.server.sessions.joining import Joining
+from countless.server.sessions.kind import Handler, Kind
+from countless.server.sessions.lifecycle import SessionLifecycle
+from countless.server.sessions.members import Members
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
 from countless.server.sessions.sweeps import WindowSweeps
@@ -47,22 +45,18 @@ from countless.server.tuning import TUNING, Tuning
 from countless.server.turns import Turns
 from countless.wire.frames import (
     VERSION,
-    BudgetLeave,
     DownItem,
     Hello,
     HelloAck,
     IncarnationExpired,
     Inherited,
-    Join,
-    Leave,
-    Rejoin,
     Sync,
     SyncAck,
     UpItem,
     retired_items,
 )
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
-from countless.wire.keys import BUDGET, COUNTER, FAMILY, Key
+from countless.wire.keys import BUDGET
 
 
 class SiteServer:
@@ -99,80 +93,72 @@ class SiteServer:
         self._wall_clock = wall_clock
         self._last_prune = clock()
         self._readings: deque[float] = deque(maxlen=tuning.clock_readings)  # of the wall clock
-        trackers: dict[str, TrackedCounter] = {}
         self.health = SaveHealth(clock)
         self.health.on_change = self._notify_readers
         self._pipeline = CommitPipeline(store, self.health)
+        self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
+        self._members = Members(self.sessions, self._pipeline, self.tombstones)
+        self._lifecycle = SessionLifecycle(self.sessions, self._members, self._pipeline, settings, clock, self.dropped)
+        self._handlers: dict[type, Handler] = {
+            Sync: self._on_sync,
+            Inherited: self._on_inherited,
+            Hello: self._on_second_hello,
+        }
+        self._add_kinds()
+        self._recover()
+
+    def _add_kinds(self) -> None:
+        """The only list of kinds."""
+        settings, pipeline, wall_clock = self.settings, self._pipeline, self._wall_clock
+        joining = Joining(
+            self._members,
+            pipeline,
+            self.tombstones,
+            self.sessions.used.joined,
+            max_ignored=settings.max_counters_per_site,
+            on_rejected=self._count_rejected,
+        )
+        retire = self._lifecycle.retire_lost
+        self._registry = CounterRegistry(self.counters, settings, pipeline, wall_clock, self.tuning.rng)
+        self._family_registry = FamilyRegistry(lambda: self.names, settings, pipeline, wall_clock, self.tuning)
+        self._counters = Counters(
+            registry=self._registry,
+            families=self._family_registry,
+            sessions=self.sessions,
+            members=self._members,
+            joining=joining,
+            pipeline=pipeline,
+            sweeps=WindowSweeps(self._registry, self.sessions, retire, wall_clock),
+            max_per_site=settings.max_counters_per_site,
+        )
+        self.families = Families(
+            registry=self._family_registry,
+            members=self._members,
+            joining=joining,
+            pipeline=pipeline,
+            sweeps=WindowSweeps(self._family_registry, self.sessions, retire, wall_clock),
+            clock=self._clock,
+        )
         self.budgets = Budgets(
             sessions=self.sessions,
-            pipeline=self._pipeline,
-            clock=clock,
+            members=self._members,
+            pipeline=pipeline,
+            clock=self._clock,
             wall_clock=wall_clock,
             restore_wait=settings.wait_after_restore,
             max_share=settings.max_share,
         )
-        self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
-        self._registry = CounterRegistry(self.counters, trackers, settings, self._pipeline, wall_clock, tuning.rng)
-        self._family_registry = FamilyRegistry(lambda: self.names, settings, self._pipeline, wall_clock, tuning)
-        self.families = Families(
-            registry=self._family_registry,
-            sessions=self.sessions,
-            pipeline=self._pipeline,
-            clock=clock,
-            on_rejected=self._count_rejected,
-            tombstones=self.tombstones,
-        )
-        self._membership = Membership(
-            self._registry, settings.max_counters_per_site, self.tombstones, self.sessions.used.joined
-        )
-        self._dispatcher = Dispatcher(self.sessions, self._pipeline)
-        self._lifecycle = SessionLifecycle(
-            sessions=self.sessions,
-            registry=self._registry,
-            membership=self._membership,
-            budgets=self.budgets,
-            families=self.families,
-            dispatcher=self._dispatcher,
-            pipeline=self._pipeline,
-            tombstones=self.tombstones,
-            settings=settings,
-            clock=clock,
-            dropped=self.dropped,
-        )
-        self._messages = CounterMessages(
-            trackers=trackers,
-            membership=self._membership,
-            families=self._family_registry,
-            lifecycle=self._lifecycle,
-            dispatcher=self._dispatcher,
-            pipeline=self._pipeline,
-            tombstones=self.tombstones,
-            count_rejected=self._count_rejected,
-            max_ignored=settings.max_counters_per_site,
-        )
-        retire = self._lifecycle.retire_lost
-        self._sweeps = (
-            WindowSweeps(self._registry, self.sessions, retire, wall_clock),
-            WindowSweeps(self._family_registry, self.sessions, retire, wall_clock),
-        )
-        self._recover()
+        self._kinds: tuple[Kind, ...] = (self._counters, self.budgets, self.families)
+        for kind in self._kinds:
+            self._members.kinds[kind.name] = kind
+            self._handlers.update(kind.handlers)
 
     def _count_rejected(self) -> None:
         self.dropped["counter refused"] += 1
 
     def _recover(self) -> None:
-        now = self._clock()
-        self._registry.load(self._store.load(COUNTER))
-        for tracker in self._registry.trackers.values():
-            for site_id, _ in tracker.coordinator.saved_state.known:
-                session = self.sessions.open(site_id._replace(part=""), now)
-                if site_id.part:
-                    session.join(tracker.key.of_part(site_id.part), site_id)
-                else:  # one id object for all counters of a session: with thousands of them that saves memory
-                    session.join(tracker.key, session.site_id)
-            self._dispatcher.dispatch(tracker, tracker.coordinator.recover())
-        self.budgets.recover(self._store.load(BUDGET))
-        self.families.recover(self._store.load(FAMILY))
+        for kind in self._kinds:
+            self._members.load(kind, self._store.load(kind.name), self._clock())
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
         self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
@@ -187,13 +173,10 @@ class SiteServer:
             self._recovering.pop()
         return False
 
-    def _set_left(self, session: Session, tombstones: Iterable[Tombstone]) -> None:
-        for _, key, what, value, _ in tombstones:
-            if what is What.WATERMARK:
-                session.windows_left[key] = max(value, session.windows_left.get(key, 0))
-            else:
-                session.left.add(key)  # it is not a member any more
-                session.delivered |= what is not What.LEFT  # perhaps by another process
+    def _set_left(self, session: Session, tombstones: list[Tombstone]) -> None:
+        """What it is not a member of any more; perhaps another process has delivered that."""
+        session.remember(tombstones)
+        session.delivered |= any(each.what not in (What.WATERMARK, What.LEFT) for each in tombstones)
 
     # Lifecycle
 
@@ -266,9 +249,8 @@ class SiteServer:
         between slices, for other work of the loop.
         """
         yield from self._lifecycle.expire_in_slices()
-        yield from self.budgets.close_ended_in_slices()
-        for sweeps in self._sweeps:
-            yield from sweeps.run_in_slices()
+        for kind in self._kinds:
+            yield from kind.tick()
         now = self._clock()
         if now - self._last_prune > self.tuning.prune_interval_s:
             self._last_prune = now
@@ -304,13 +286,10 @@ class SiteServer:
             # A site that has left some windows, and is a member of none, may count in the next one.
             retired = any(each.what is not What.WATERMARK for each in tombstones)
             expired = not retired and second_of(site_id.incarnation) < horizon
-            if site_id not in self.sessions and (retired or expired or self.budgets.losses.retired(site_id)):
-                least, counts = first_of(horizon), known_counts_of(tombstones)
-                told: list[DownItem] = [
-                    *known_items_of(tombstones),
-                    *retired_items(counts, least, self.tuning.max_frame_bytes),
-                ]
-                connection.send([IncarnationExpired(least)] if expired else told)
+            given_up = any(kind.has_given_up(site_id) for kind in self._kinds)
+            if site_id not in self.sessions and (retired or expired or given_up):
+                least = first_of(horizon)
+                connection.send([IncarnationExpired(least)] if expired else self._told(tombstones, least))
                 return None
             if len(self.sessions) >= self.settings.max_sites:
                 raise ProtocolError(f"there are {self.settings.max_sites} sites already (max_sites)")
@@ -330,10 +309,11 @@ class SiteServer:
         session.owed.note_progress()
         if peer != session.peer:
             session.set_peer(peer)
-            self.families.set_peer(session, peer)
+            for kind in self._kinds:
+                kind.set_peer(session, peer)
         self.sessions.shares.add(site_id, peer)
         session.unreachable = False  # the core marks it reachable when it joins each counter again
-        self.families.end_connection(session)
+        self._lifecycle.end_connection(session)
         session.new_connection()
         for other in self.sessions.of_site(hello.site):
             if other.unreachable:
@@ -347,8 +327,18 @@ class SiteServer:
         if session.peer in (UNLIMITED, peer):
             return
         sites, joined = self.sessions.shares.amounts, self.sessions.used.joined
-        if not (sites.fits(peer, 1) and joined.fits(peer, session.joined) and self.families.fits(session, peer)):
+        fits = sites.fits(peer, 1) and joined.fits(peer, len(session.members))
+        if not (fits and all(kind.fits(session, peer) for kind in self._kinds)):
             raise ProtocolError("this token has no room for what the site has used with another (max_share)")
+
+    def _told(self, tombstones: list[Tombstone], least: int) -> list[DownItem]:
+        """To an incarnation that is retired: what is known of it."""
+        told, counts = list[DownItem](), list[tuple[str, int]]()
+        for kind in self._kinds:
+            own = [each for each in tombstones if each.key.kind == kind.name]
+            told += kind.told(own)
+            counts += kind.known_counts(own)
+        return [*told, *retired_items(sorted(counts), least, self.tuning.max_frame_bytes)]
 
     def _read_tombstones(self, site_id: SiteId) -> tuple[list[Tombstone], int]:
         return self._store.tombstones(site_id), self._store.tombstone_horizon()
@@ -360,26 +350,18 @@ class SiteServer:
         session.last_seen = self._clock()
         share = size / (len(items) or 1)
         for item in items:
-            if isinstance(item, (Report, Snapshot)):
-                self._messages.on_message(session, connection, item, share)
-            elif isinstance(item, Join):
-                self._messages.on_join(session, connection, item, share)
-            elif isinstance(item, Sync):
-                if session.unconfirmed and not session.inherited:
-                    self._lifecycle.lose_unconfirmed(session)
-                self._pipeline.send(connection, SyncAck(item.number))
-            elif isinstance(item, Leave):
-                self._messages.on_leave(session, connection, item, share)
-            elif isinstance(item, Inherited):
-                session.inherited = True
-            elif isinstance(item, Hello):
-                raise ProtocolError("a second hello")
-            elif isinstance(item, Ask):
-                self.budgets.on_ask(session, connection, item)
-            elif isinstance(item, BudgetLeave):
-                self.budgets.on_leave(session, connection, item)
-            else:
-                self.families.on_item(session, connection, item, share)
+            self._handlers[type(item)](session, connection, item, share)
+
+    def _on_sync(self, session: Session, connection: Connection, item: Sync, size: float) -> None:
+        if session.unconfirmed and not session.inherited:
+            self._members.lose_unconfirmed(session)
+        self._pipeline.send(connection, SyncAck(item.number))
+
+    def _on_inherited(self, session: Session, connection: Connection, item: Inherited, size: float) -> None:
+        session.inherited = True
+
+    def _on_second_hello(self, session: Session, connection: Connection, item: Hello, size: float) -> None:
+        raise ProtocolError("a second hello")
 
     def on_disconnect(self, session: Session, connection: Connection) -> None:
         self._lifecycle.disconnect(session, connection)
@@ -387,9 +369,7 @@ class SiteServer:
     def frame_sent(self, items: list[DownItem], size: int) -> None:
         """Account for a frame that left."""
         self.frame_bytes["down"] += size
-        for item in items:
-            if isinstance(item, DownMessage) and item.counter in self._registry.trackers:
-                self._registry.trackers[item.counter].traffic.down_bytes += size / len(items)
+        self._counters.frame_sent(items, size)
 
     # Operators
 
@@ -401,7 +381,7 @@ class SiteServer:
     @property
     def overflowed(self) -> Tally[str]:
         """By counter: how many of its labelled series were counted in the overflow series."""
-        return self._registry.overflowed
+        return self._counters.overflowed
 
     def counter(self, name: str) -> AnyCounter:
         return self._registry.get(name)
@@ -419,23 +399,13 @@ class SiteServer:
         return {*self.counters, *self._registry.labelled}
 
     def create(self, name: str, config: Config) -> AnyCounter:
-        self._family_registry.require_no_family(Key(COUNTER, name))
-        return self._registry.create(name, config)
+        return self._counters.create(name, config)
 
     def create_family(self, name: str, rule: FamilyRule) -> AnyFamily:
         return self._family_registry.create(name, rule)
 
     def configure(self, name: str, config: Config) -> AnyCounter:
-        """Change the config of a counter, and of its labelled series. Its sites keep their counts and get the new rules
-        in a new round; with windows, in the next window that is opened.
-        """
-        for counter in self._registry.configure(name, config):
-            self._dispatcher.dispatch(counter, counter.coordinator.recover())
-            for session in self.sessions:
-                for key in self._membership.keys_in(session, counter) if session.unreachable else ():
-                    outbox = counter.coordinator.mark_unreachable(session.memberships[key])
-                    self._dispatcher.dispatch(counter, outbox)
-        return self._registry.get(name)
+        return self._counters.configure(name, config)
 
     def configure_family(self, name: str, rule: FamilyRule) -> AnyFamily:
         """Give a family windows, or keep another number of them."""
@@ -443,34 +413,21 @@ class SiteServer:
         return self.families.get(name)
 
     def delete(self, name: str) -> None:
-        """Delete a counter with its labelled series, or a family. Connected sites join it again, or its present window,
-        with a count of zero.
-        """
+        """Delete a counter with its labelled series, or a family."""
         if name in self.families.by_name:
             self.families.delete(name)
-            return
-        for part in self.parts(name) or [self._registry.get(name)]:
-            self._delete(part)
+        else:
+            self._counters.delete(name)
 
-    def _delete(self, counter: AnyCounter) -> None:
-        trackers = list(counter.open.values()) if isinstance(counter, WindowedCounter) else [counter]
-        for session in self.sessions:
-            for key in [each for tracker in trackers for each in self._membership.keys_in(session, tracker)]:
-                session.leave(key)
-                if session.connection is not None:
-                    session.ignore(key)
-                    self._pipeline.send(session.connection, Rejoin(str(key)))
-            if isinstance(counter, WindowedCounter):
-                session.windows_left.pop(counter.key, None)
-            session.left.discard(Key(COUNTER, counter.name))
-            self.sessions.remove_if_unused(session)
-        self._registry.remove(counter.name)
+    def counted(self, session: Session) -> int:
+        """How many counters, families and open windows of them a session is a member of."""
+        return sum(key.kind != BUDGET for key in session.members)
 
     def drop_site(self, site: str) -> int:
         """Retire the sessions of a site that have no connection; returns how many."""
         sessions = [session for session in self.sessions.of_site(site) if session.connection is None]
         for session in sessions:
-            self._lifecycle.retire(session)
+            self._members.retire(session)
         return len(sessions)
 
     def drop_silent(self, for_s: float) -> int:
@@ -478,5 +435,5 @@ class SiteServer:
         before = self._clock() - for_s
         sessions = [each for each in self.sessions if each.connection is None and each.last_seen <= before]
         for session in sessions:
-            self._lifecycle.retire(session)
+            self._members.retire(session)
         return len(sessions)

@@ -104,7 +104,7 @@ async def test_coordinator_that_lost_its_shard_cannot_send_a_grant(jetstream: Je
     first.receive("web", Ask(TOKENS, 0, 2, 20, 0, 20, 5))
     assert not await first.saves()
     assert stream.take_messages() == []
-    budget = second.server.budgets.get("tokens").periods[0]
+    budget = second.server.budgets.get("tokens").periods[0].coordinator
     known = budget.saved_site(SiteId("web", 1))
     assert known is not None
     assert (known.limit, budget.free) == (20, LIMIT - 20)

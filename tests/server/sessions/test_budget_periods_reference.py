@@ -13,10 +13,9 @@ from countless.client.budgets.budget import BudgetPart
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, UpItem
 from countless.client.session import protocol
-from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId, DownMessage
 from countless.core.periods.site import SitePeriods
-from countless.server.kinds.budget_periods import BudgetPeriods
+from countless.server.kinds.budget_periods import BudgetPeriod, BudgetPeriods
 from countless.server.storage import commit
 from support.period_world import play
 
@@ -98,7 +97,7 @@ def opens_closed_periods(patch: pytest.MonkeyPatch) -> None:
     """The coordinator opens a period again whose accounts it has deleted."""
     original = BudgetPeriods.close_ended
 
-    def close_ended(self: BudgetPeriods) -> list[BudgetCoordinator]:
+    def close_ended(self: BudgetPeriods) -> list[BudgetPeriod]:
         closed = original(self)
         self.first_period = 0
         return closed

@@ -257,7 +257,7 @@ async def test_random_runs_find_mistakes(mutant: str, at_once: None, monkeypatch
             lambda self, who, holder, ask: believe(self, who, holder, ask._replace(round=0)),
         )
     elif mutant == "resets unknown sites":
-        monkeypatch.setattr(Budgets, "_open", lambda self, budget, period: budget.coordinator(period))
+        monkeypatch.setattr(Budgets, "_open", lambda self, budget, period: budget.period(period))
     for seed in range(60):
         if await play(seed, after_restore=mutant != "no flag"):
             return

@@ -15,6 +15,7 @@ from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import BudgetLeave, BudgetRejected, BudgetReset, DownItem, SetBudgetRule, UpItem
+from countless.wire.keys import BUDGET
 from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
@@ -119,7 +120,7 @@ async def test_unused_names_leave_nothing_in_memory_and_on_disk(kind: str, tmp_p
             await wall.advance(harness, 60)
         assert list(harness.server.budgets.by_name) == ["keys/*"]
         assert harness.server.budgets.templates.names_in_use == 0
-        assert (session.budgets, session.asked, session.rules_sent) == (set(), set(), set())
+        assert (session.members, session.own, session.noted) == ({}, {BUDGET: set()}, set())
         saved = load_budgets(store)
         assert list(saved) == ["keys/*"]
         assert saved["keys/*"].periods == {}

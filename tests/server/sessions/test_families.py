@@ -28,6 +28,7 @@ from countless.wire.families import (
     KnownLabels,
 )
 from countless.wire.frames import VERSION, BudgetLeave, CounterRejected, Hello, IncarnationRetired, Join
+from countless.wire.keys import FAMILY, Key
 from support.saved import load_families
 from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -213,4 +214,4 @@ async def test_session_with_a_family_stays_when_its_budget_is_handed_in() -> Non
         harness.server.on_disconnect(session, connection)
         other, its_connection = await harness.connect("a", 2)
         await harness.send(other, its_connection, BudgetLeave(BudgetId("tokens"), 1, 0))
-        assert (session.budgets, session.site_id in harness.server.sessions) == (set(), True)
+        assert (list(session.members), session.site_id in harness.server.sessions) == ([Key(FAMILY, "pages")], True)

@@ -97,7 +97,7 @@ def check_limits(server: SiteServer) -> None:
     assert len(server.counters) <= 4
     assert len(server.sessions) <= 5  # two sites with two incarnations each, and the honest one
     for session in server.sessions:
-        assert len(session.memberships) + len(session.left) <= 3
+        assert len(session.members) + len(session.left) <= 3
         assert len(session.ignored) <= 3 + 5  # counters rejected, and counters that were deleted
     assert len(server.overflowed) <= 1
 

@@ -72,7 +72,8 @@ def recount(harness: SiteServerHarness) -> dict[LabelUse, int]:
         for site_id, member in tracker.coordinator.members():
             parts[LabelUse(tracker.key, site_id)] = MEMBER_BYTES + label_bytes(member.counts)
     for session in harness.server.sessions:
-        for key, labels in session.labels.items():
+        named = session.own.get(FAMILY)
+        for key, labels in named.by_number.items() if named else ():
             parts[LabelUse(key, session.site_id, numbers=True)] = label_bytes(labels[1:])
     return {part: size for part, size in parts.items() if size}
 

@@ -12,7 +12,7 @@ from countless.core.messages import Report
 from countless.errors import LimitReached, ProtocolError
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.families import FamilyJoin
+from countless.wire.families import FamilyJoin, FamilyRejected
 from countless.wire.frames import (
     VERSION,
     BudgetLeave,
@@ -65,13 +65,13 @@ def require_same_sums(harness: SiteServerHarness) -> None:
     sessions = list(harness.server.sessions)
     joined, names = harness.server.sessions.used
     periods = [each for budget in harness.server.budgets.by_name.values() for each in budget.periods.values()]
-    given_up = sum(row.given_up for each in periods for row in each.holder_rows)
-    assert joined.total == sum(len(each.memberships) + len(each.budgets) for each in sessions) + given_up
+    given_up = sum(row.given_up for each in periods for row in each.coordinator.holder_rows)
+    assert joined.total == sum(len(each.members) for each in sessions) + given_up
     for peer in {"", "token 1", "token 2"}:
         of_peer = [each for each in sessions if each.peer == peer]
-        open_now = sum(len(each.memberships) + len(each.budgets) for each in of_peer)
+        open_now = sum(len(each.members) for each in of_peer)
         assert open_now <= joined.used(peer) <= open_now + given_up
-        named = [name for each in of_peer for name in (*(key.name for key in each.ignored), *each.rules_sent)]
+        named = [key.name for each in of_peer for key in (*each.ignored, *each.noted)]
         assert names.used(peer) == sum(1 + len(name) // 100 for name in named)
 
 
@@ -105,6 +105,19 @@ async def test_token_at_its_share_joins_nothing_more_and_what_it_has_joined_coun
         await connected(harness, "evil 1", "token 3")  # what it has joined belongs to the token that connects
         used = [harness.server.sessions.used.joined.used(peer) for peer in ("token 1", "token 2", "token 3")]
         assert used == [3, 4, 2]
+
+
+async def test_families_and_their_windows_are_memberships() -> None:
+    async with site_server(wall_clock=lambda: 5 * 3600.0, **LIMITS) as harness:
+        link = await connected(harness, "evil")
+        names = ["pages@hour:5", "pages@hour:6", *(f"f{number}" for number in range(4))]
+        received = await harness.send(*link, *(FamilyJoin(name, LABELS, 0.1, 0.0, 0, 1, 1, 0, 0) for name in names))
+        refused = [item for item in received if isinstance(item, FamilyRejected)]
+        assert [item.family for item in refused] == ["f3"]
+        assert "max_memberships" in refused[0].reason
+        harness.server.delete("pages")
+        assert harness.server.sessions.used.joined.used("token 1") == 3
+        require_same_sums(harness)
 
 
 async def test_rejected_names_are_limited_and_forgotten_with_the_connection() -> None:
@@ -158,7 +171,7 @@ async def test_names_of_budgets_whose_rules_were_sent_are_limited_and_forgotten_
         for link in links:
             received = await harness.send(*link, *(ask(f"keys/{number}") for number in range(4)))
             assert sum(isinstance(item, SetBudgetRule) for item in received) == 4  # it is sent in any case
-        assert [len(session.rules_sent) for session, _ in links] == [4, 1, 0]
+        assert [len(session.noted) for session, _ in links] == [4, 1, 0]
         require_same_sums(harness)
         for link in links:
             harness.server.on_disconnect(*link)
@@ -181,7 +194,7 @@ async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
                     links[site] = new
             elif rng.random() < 0.5:
                 await harness.send(*link, Join(name, 0, step))
-            elif Key(COUNTER, name) in link[0].memberships:
+            elif Key(COUNTER, name) in link[0].members:
                 await harness.send(*link, Leave(name, 0, step))
             elif rng.random() < 0.3:
                 await harness.send(*link, ask(f"keys/{name}", step + 1))

@@ -52,7 +52,7 @@ async def budget_waits(harness: SiteServerHarness, mute: Site, other: Site) -> W
     harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
     await harness.send(*mute, Ask(tokens, 0, 1, 0, 0, 0, 10))
     await harness.send(*other, Ask(tokens, 0, 1, 0, 0, 0, 1))
-    return lambda: harness.server.budgets.get("tokens").periods[0].recalling
+    return lambda: harness.server.budgets.get("tokens").periods[0].coordinator.recalling
 
 
 async def family_waits(harness: SiteServerHarness, mute: Site, other: Site) -> Waits:

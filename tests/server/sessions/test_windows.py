@@ -25,6 +25,7 @@ from countless.wire.frames import (
     Sync,
     SyncAck,
 )
+from countless.wire.keys import COUNTER
 from support.saved import load_counters, load_windows
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
@@ -373,7 +374,7 @@ async def test_windows_that_were_left_do_not_use_up_the_limits(clock: Clock) -> 
                 received = await harness.send(session, connection, *joins, Leave(name(window, each), 0, 1))
                 assert not any(isinstance(item, CounterRejected) for item in received)
             await harness.advance(1)
-        assert session.counters == 2
+        assert session.names(COUNTER) == 2
         [rejected] = await harness.send(session, connection, Join("third", 0, 1))
         assert isinstance(rejected, CounterRejected)
         assert "max_counters_per_site" in rejected.reason

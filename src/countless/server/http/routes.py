@@ -180,7 +180,7 @@ async def list_sites(request: Request) -> Response:
         SiteStatus(
             site=str(session.site_id.site),
             state=session.state,
-            counters=len(session.memberships) + len(session.families),
+            counters=server.counted(session),
             seconds_since_heard=max(0.0, round(now - session.last_seen, 3)),
         )
         for session in server.sessions

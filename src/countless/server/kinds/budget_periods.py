@@ -19,6 +19,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
 from countless.server.kinds.rolling_units import RollingUnits
+from countless.server.sessions.tracked import MessageCount
 from countless.server.storage.base import StoreError
 from countless.server.storage.rows import KeyRows, Rows, Saved, alone, row_of, value_of, values_of
 from countless.wire.keys import BUDGET, Key
@@ -73,6 +74,37 @@ class SavedBudget(NamedTuple):
         return cls(fields, periods)
 
 
+def budget_key(budget: BudgetId) -> Key:
+    return Key(BUDGET, budget.name, period=budget.period)
+
+
+class BudgetPeriod:
+    """A period that is open, as sessions are members of it."""
+
+    part_of = None
+
+    def __init__(self, budget: "BudgetPeriods", coordinator: BudgetCoordinator) -> None:
+        self.budget = budget
+        self.coordinator = coordinator
+        self.key = budget_key(coordinator.budget)
+
+    @property
+    def id(self) -> BudgetId:
+        return self.coordinator.budget
+
+    @property
+    def traffic(self) -> MessageCount:
+        return self.budget.traffic
+
+    def mark(self) -> None:
+        self.budget.mark_period(self.key.period, ())
+
+    def mark_site(self, site_id: SiteId) -> None:
+        self.budget.mark_period(self.key.period, (site_id,))
+
+    mark_left = mark_site
+
+
 class BudgetPeriods:
     """`clock` is monotonic, so a wrong wall clock that is corrected in time closes nothing.
 
@@ -102,7 +134,8 @@ class BudgetPeriods:
         self.rule = rule
         self.calendar = rule.calendar
         self.first_period = first_period  # earlier ones are closed for good
-        self.periods: dict[int, BudgetCoordinator] = {}
+        self.periods: dict[int, BudgetPeriod] = {}
+        self.traffic = MessageCount(0, True, wall_clock())
         self.rolling = None if rule.rolling is None else RollingUnits(rule, clock)
         self._clock = clock
         self._wall_clock = wall_clock
@@ -115,9 +148,9 @@ class BudgetPeriods:
 
     def load(self, saved: SavedBudget) -> None:
         for period, each in saved.periods.items():
-            self.periods[period] = coordinator = self._coordinator(period, saved_state=each.state(self.rule.limit))
+            self.periods[period] = loaded = self._period(period, saved_state=each.state(self.rule.limit))
             if self.rolling is not None:
-                self.rolling.add_saved(coordinator.gone)
+                self.rolling.add_saved(loaded.coordinator.gone)
 
     def start_again(self) -> None:
         """Forget all accounts. The caller deletes what is saved of them."""
@@ -142,7 +175,7 @@ class BudgetPeriods:
         if self._changed_fields:
             rows.setdefault(self.key, {})["rule"] = alone(BudgetFields(self.rule, self.first_period))
         for number, sites in self._changed_periods.items():
-            period = self.periods[number]
+            period = self.periods[number].coordinator
             fields = PeriodFields(period.forgiven, period.gone, period.lost, period.round, period.resetting)
             changed = rows.setdefault(self.key._replace(period=number), {})
             changed["period"] = alone(fields)
@@ -158,6 +191,12 @@ class BudgetPeriods:
         return 0 if self.calendar is None else self.calendar.period_at(self._wall_clock())
 
     @property
+    def coordinator(self) -> BudgetCoordinator | None:
+        """Of the present period, if it is open."""
+        period = self.periods.get(self.present)
+        return None if period is None else period.coordinator
+
+    @property
     def window(self) -> tuple[int, int] | None:
         """The bounds of the present period, in seconds since 1970."""
         return None if self.calendar is None else self.calendar.bounds(self.present)
@@ -165,7 +204,7 @@ class BudgetPeriods:
     @property
     def usage(self) -> Usage:
         """Of the present period. It may be closed, if our clock was ahead for long and has been put back."""
-        coordinator, limit = self.periods.get(self.present), self.rule.limit
+        coordinator, limit = self.coordinator, self.rule.limit
         if coordinator is None and self.calendar is not None and self.present < self.first_period:
             return Usage(limit, 0, limit, 0, BudgetState.CLOSED)
         if coordinator is None:
@@ -175,43 +214,43 @@ class BudgetPeriods:
     @property
     def held(self) -> int:
         """The units that sites held when they last reported."""
-        coordinator = self.periods.get(self.present)
-        return 0 if coordinator is None else coordinator.held
+        return 0 if self.coordinator is None else self.coordinator.held
 
     @property
     def holders(self) -> int:
-        coordinator = self.periods.get(self.present)
-        return 0 if coordinator is None else coordinator.holders
+        return 0 if self.coordinator is None else self.coordinator.holders
 
     @property
     def rounds(self) -> int:
         """Rounds started in all periods."""
-        return self._rounds_before + sum(each.round for each in self.periods.values())
+        return self._rounds_before + sum(each.coordinator.round for each in self.periods.values())
 
     @property
     def unused(self) -> bool:
         """Whether nothing of it has to be remembered: no period is open, or nothing of it is spent, held or granted."""
-        return all(each.free == each.limit and not each.site_ids for each in self.periods.values())
+        coordinators = (each.coordinator for each in self.periods.values())
+        return all(each.free == each.limit and not each.site_ids for each in coordinators)
 
     # Periods
 
-    def coordinator(self, period: int) -> BudgetCoordinator | None:
+    def period(self, period: int) -> BudgetPeriod | None:
         """Open the period if it is not open; None if that is not allowed."""
         found = self.periods.get(period)
         if found is None and self._may_open(period):
-            found = self.periods[period] = self._coordinator(period, self._expected_holders(period))
+            found = self.periods[period] = self._period(period, self._expected_holders(period))
         return found
 
-    def _coordinator(
+    def _period(
         self, period: int, expected_holders: int = 1, saved_state: PersistentState | None = None
-    ) -> BudgetCoordinator:
-        return BudgetCoordinator(
+    ) -> BudgetPeriod:
+        coordinator = BudgetCoordinator(
             BudgetId(self.name, period),
             self.rule.limit,
             slack=self.rule.slack,
             expected_holders=expected_holders,
             saved_state=saved_state,
         )
+        return BudgetPeriod(self, coordinator)
 
     def _may_open(self, period: int) -> bool:
         if self.calendar is None:
@@ -223,7 +262,7 @@ class BudgetPeriods:
     def _expected_holders(self, period: int) -> int:
         """Sites ask for a period before it begins, at different times. The first shares leave enough for the others."""
         before = None if self.calendar is None else self.periods.get(self.calendar.previous(period))
-        return 1 if before is None else max(1, before.holders)
+        return 1 if before is None else max(1, before.coordinator.holders)
 
     def why_not(self, period: int) -> str:
         """Why a period cannot be opened."""
@@ -245,7 +284,7 @@ class BudgetPeriods:
         """The calendar stays."""
         self.rule = rule
 
-    def close_ended(self) -> list[BudgetCoordinator]:
+    def close_ended(self) -> list[BudgetPeriod]:
         """Close periods that ended long enough ago. The caller deletes what is saved of them."""
         if self.calendar is None or not self.periods:
             return []
@@ -258,7 +297,7 @@ class BudgetPeriods:
             elif number < ended - MAX_ENDED or now - self._ended.setdefault(period, now) >= self._grace(period):
                 closed.append(self.periods.pop(period))
                 self._changed_periods.pop(period, None)
-                self._rounds_before += closed[-1].round
+                self._rounds_before += closed[-1].coordinator.round
                 self._ended.pop(period, None)
                 self.first_period = max(self.first_period, period + 1)
         return closed

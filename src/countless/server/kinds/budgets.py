@@ -12,25 +12,27 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from math import inf
 from typing import Any
 
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.coordinator import BudgetCoordinator
-from countless.core.budget.messages import Ask, BudgetId, Grant, Outbox, Recall
+from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Outbox, Recall
 from countless.core.budget.rule import DEFAULT_MAX_NAMES, OVERDRAFT, BudgetRule
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
 from countless.server.connection import Connection
-from countless.server.kinds.budget_periods import BudgetPeriods, SavedBudget
+from countless.server.kinds.budget_periods import BudgetPeriod, BudgetPeriods, SavedBudget, budget_key
 from countless.server.kinds.budget_restore import BudgetRestore
 from countless.server.kinds.budget_templates import Templates, validate_budget_name
 from countless.server.kinds.lost_holders import LostHolders
+from countless.server.sessions.kind import Kind
+from countless.server.sessions.members import Members
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.storage.commit import CommitPipeline
-from countless.server.storage.rows import KeyRows
+from countless.server.storage.rows import KeyRows, Tombstone
 from countless.wire.budget_rule import rule_item
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset
+from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset, DownItem
 from countless.wire.keys import BUDGET, Key, is_template
 
 log = logging.getLogger("countless.budgets")
@@ -42,12 +44,15 @@ BUDGETS_PER_SLICE = 1_000  # looked at in one go: three milliseconds
 _MAX_NAMES = "max_names can only be used for a name that ends with /*"
 
 
-class Budgets:
+class Budgets(Kind):
     """All budgets by name. Every change is marked for the next commit, before the messages it causes."""
+
+    name = BUDGET
 
     def __init__(
         self,
         sessions: SessionTable,
+        members: Members,
         pipeline: CommitPipeline,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
@@ -56,19 +61,17 @@ class Budgets:
     ) -> None:
         self.by_name: dict[str, BudgetPeriods] = {}
         self.templates = Templates()
+        self.handlers = {Ask: self.on_ask, BudgetLeave: self.on_leave}
         self._sessions = sessions
+        self._members = members
         self._pipeline = pipeline
         self._clock = clock
         self._wall_clock = wall_clock
         self._max_share = max_share  # of the names of a template, for one peer
         self._restore = BudgetRestore(restore_wait, clock)
-        self.losses = LostHolders(self._find, self._dispatch, clock, sessions.used.joined)
+        self.losses = LostHolders(clock, sessions.used.joined)
 
-    def recover(self, loaded: Iterable[tuple[Key, KeyRows]]) -> None:
-        """After a restart: every holder is recalled, and nothing is granted until all answered or timed out.
-
-        `BudgetRestore` says what happens if the state was restored from an older copy.
-        """
+    def load(self, loaded: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, BudgetPeriod]]:
         saved = {name: SavedBudget.of(group) for name, group in groupby(loaded, key=lambda each: each[0].name)}
         for name in filter(is_template, saved):
             self.templates.add(name)
@@ -76,17 +79,24 @@ class Budgets:
             budget = self._new(name, each.fields.rule, each.fields.first_period)
             self._add(budget)
             budget.load(each)
-            for number, period in each.periods.items():
-                budget_id = BudgetId(name, number)
-                for site_id, site in period.sites.items():
+            for number, saved_period in each.periods.items():
+                period = budget.periods[number]
+                for site_id, site in saved_period.sites.items():
                     if site.given_up:
-                        self.losses.remember(site_id, budget_id)
+                        self.losses.remember(site_id, period.key)
                     else:
-                        self._sessions.open(site_id, self._clock()).hold(budget_id)
-                if self._restore.active:
-                    budget.periods[number].restore()
-                else:
-                    self._dispatch(budget_id, (), budget.periods[number].recover())
+                        yield site_id, period.key, period
+
+    def recover(self) -> None:
+        """Every holder is recalled, and nothing is granted until all answered or timed out.
+
+        `BudgetRestore` says what happens if the state was restored from an older copy.
+        """
+        for period in [each for budget in self.by_name.values() for each in budget.periods.values()]:
+            if self._restore.active:
+                period.coordinator.restore()
+            else:
+                self._members.dispatch(period, period.coordinator.recover())
 
     @property
     def restoring(self) -> bool:
@@ -109,7 +119,7 @@ class Budgets:
         if budget.rule.template is not None:
             self.templates.add_name(budget.rule.template, budget.name, peer)
 
-    def close_ended_in_slices(self) -> Iterator[None]:
+    def tick(self) -> Iterator[None]:
         """Close periods, and drop names that follow a template and are not used any more. Yields between slices."""
         for number, budget in enumerate(list(self.by_name.values()), start=1):
             if number % BUDGETS_PER_SLICE == 0:
@@ -122,25 +132,25 @@ class Budgets:
     def _end_restores(self) -> None:
         restoring = []
         for budget in self.by_name.values():
-            for coordinator in [each for each in budget.periods.values() if each.restoring]:
-                if self._restore.is_over(coordinator, budget.rule):
-                    self._dispatch(coordinator.budget, (), coordinator.end_restore())
+            for period in [each for each in budget.periods.values() if each.coordinator.restoring]:
+                if self._restore.is_over(period.coordinator, budget.rule):
+                    self._members.dispatch(period, period.coordinator.end_restore())
                 else:
-                    restoring.append(coordinator)
+                    restoring.append(period.coordinator)
         self._restore.update(restoring)
 
     def _close_ended(self, budget: BudgetPeriods) -> None:
         closed = budget.close_ended()
         units = 0 if budget.rolling is None else budget.rolling.due()
-        for coordinator in budget.periods.values() if units else ():
-            self._dispatch(coordinator.budget, (), coordinator.return_units(units))
+        for period in budget.periods.values() if units else ():
+            self._members.dispatch(period, period.coordinator.return_units(units))
         drop = budget.rule.template is not None and budget.unused
-        for coordinator in closed:
-            self._drop_period(budget, coordinator)
-            for site_id in coordinator.site_ids:
-                session = self._release(site_id, coordinator.budget)
+        for period in closed:
+            self._drop_period(period)
+            for site_id in period.coordinator.site_ids:
+                session = self._release(site_id, period.key)
                 if drop and session is not None:
-                    session.forget_rule(budget.name)
+                    session.drop_note(budget.key)
         if drop and budget.rule.template is not None:
             template = self.by_name[budget.rule.template]
             template.first_period = max(template.first_period, budget.first_period)
@@ -217,10 +227,10 @@ class Budgets:
         budget.set_rule(rule)
         budget.mark()
         for session in self._sessions:
-            if session.connection is not None and budget.name in session.rules_sent:
+            if session.connection is not None and budget.key in session.noted:
                 self._pipeline.send(session.connection, rule_item(budget.name, budget.rule))
-        for coordinator in budget.periods.values():
-            self._dispatch(coordinator.budget, (), coordinator.set_limit(rule.limit, rule.slack))
+        for period in budget.periods.values():
+            self._members.dispatch(period, period.coordinator.set_limit(rule.limit, rule.slack))
 
     def reset(self, name: str) -> BudgetPeriods:
         """Start the present period again; `BudgetCoordinator.reset` has the rules.
@@ -228,16 +238,16 @@ class Budgets:
         A rolling budget starts with new accounts. Sites that are told forget what they have taken, and ask again.
         """
         budget = self.get(name)
-        coordinator = budget.periods.get(budget.present)
-        if coordinator is not None and budget.rolling is not None:
-            self._drop_period(budget, coordinator)
+        period = budget.periods.get(budget.present)
+        if period is not None and budget.rolling is not None:
+            self._drop_period(period)
             budget.start_again()
-            for site_id in coordinator.site_ids:
-                session = self._release(site_id, coordinator.budget)
+            for site_id in period.coordinator.site_ids:
+                session = self._release(site_id, period.key)
                 if session is not None and session.connection is not None:
-                    self._pipeline.send(session.connection, BudgetReset(coordinator.budget))
-        elif coordinator is not None:
-            self._dispatch(coordinator.budget, (), coordinator.reset())
+                    self._pipeline.send(session.connection, BudgetReset(period.id))
+        elif period is not None:
+            self._members.dispatch(period, period.coordinator.reset())
         return budget
 
     def delete(self, name: str) -> None:
@@ -249,14 +259,14 @@ class Budgets:
             for each in sorted(self.templates.names(name)):
                 self.delete(each)
             self.templates.remove(name)
-        for coordinator in budget.periods.values():
-            for site_id in coordinator.site_ids:
-                session = self._release(site_id, coordinator.budget)
+        for period in budget.periods.values():
+            for site_id in period.coordinator.site_ids:
+                session = self._release(site_id, period.key)
                 if session is None:
                     continue
-                session.forget_rule(name)
+                session.drop_note(budget.key)
                 if session.connection is not None:
-                    self._reject(session.connection, coordinator.budget, f"budget {name!r} was deleted")
+                    self._reject(session.connection, period.id, f"budget {name!r} was deleted")
         self._remove(budget)
 
     def _remove(self, budget: BudgetPeriods) -> None:
@@ -266,34 +276,35 @@ class Budgets:
         self._pipeline.forget(budget)
         self._pipeline.drop(budget.key.windows)
 
-    def _drop_period(self, budget: BudgetPeriods, coordinator: BudgetCoordinator) -> None:
-        """A period is never opened again. Without periods the rule has the same key, so it is saved again, too."""
-        self._pipeline.drop(budget.key._replace(period=coordinator.budget.period))
-        budget.mark()
+    def _drop_period(self, period: BudgetPeriod) -> None:
+        """It is never opened again. Without periods the rule has the same key, so it is saved again, too."""
+        self._pipeline.drop(period.key)
+        period.budget.mark()
 
     # Sites
 
-    def on_ask(self, session: Session, connection: Connection, ask: Ask) -> None:
+    def on_ask(self, session: Session, connection: Connection, ask: Ask, size: float) -> None:
         """The first Ask on a connection is sent again what may have been lost with the connection before."""
-        (name, period), site_id = ask.budget, session.site_id
+        (name, number), site_id = ask.budget, session.site_id
         budget = self._find_or_new(name)
         if budget is None:
             return self._reject(connection, ask.budget, f"there is no budget {name!r}")
         if is_template(name):
             return self._reject(connection, ask.budget, f"{name!r} is a template: use a name that follows it")
-        if budget.calendar is not None and period == 0:  # the site asks again, for the period of its clock
+        if budget.calendar is not None and number == 0:  # the site asks again, for the period of its clock
             return self._send_rule(session, connection, budget)
-        coordinator = self._open(budget, period)
-        if coordinator is None:  # perhaps a period of a budget of this name that was deleted
-            if name not in session.rules_sent:
+        period = self._open(budget, number)
+        if period is None:  # perhaps a period of a budget of this name that was deleted
+            if budget.key not in session.noted:
                 self._send_rule(session, connection, budget)
-            return self._reject(connection, ask.budget, budget.why_not(period))
+            return self._reject(connection, ask.budget, budget.why_not(number))
+        coordinator, asked = period.coordinator, _asked(session)
         known = coordinator.saved_site(site_id)
         if known is None and (reason := self._why_no_more(session)):
             return self._reject(connection, ask.budget, reason)
         if name not in self.by_name and (reason := self._add_name(budget, session.peer)):
             return self._reject(connection, ask.budget, reason)
-        if known is None or name not in session.rules_sent:
+        if known is None or budget.key not in session.noted:
             self._send_rule(session, connection, budget)
         overdrawn = budget.rule.on_unreachable == OVERDRAFT and not ask.round  # perhaps before its first connection
         believed = overdrawn or coordinator.restoring
@@ -301,31 +312,33 @@ class Budgets:
             return self._pipeline.send(connection, BudgetReset(ask.budget))
         if known is not None and known.given_up:
             return self._reject(connection, ask.budget, "this incarnation was given up: start a new one")
-        is_first = ask.budget not in session.asked  # on this connection
+        is_first = period.key not in asked
         outbox = (coordinator.join if is_first else coordinator.receive)(site_id, ask)
         if is_first:
             session.owed.note_progress()
-            session.asked.add(ask.budget)
-        session.hold(ask.budget)
-        return self._dispatch(ask.budget, (site_id,), outbox)
+            asked.add(period.key)
+        self._members.enter(session, period.key, period)
+        budget.traffic.add_up(size)
+        period.mark_site(site_id)
+        return self._members.dispatch(period, outbox)
 
     def _why_no_more(self, session: Session) -> str:
         """Not empty: why the session cannot use one more period of a budget."""
-        if len(session.budgets) >= MAX_PERIODS_PER_SITE:
+        if session.names(BUDGET) >= MAX_PERIODS_PER_SITE:
             return f"a site may use {MAX_PERIODS_PER_SITE} periods of budgets"
         if not self._sessions.used.joined.has_room(session.peer):
             return "sites use too many counters and budgets (max_memberships, and max_share of it for one token)"
         return ""
 
-    def _open(self, budget: BudgetPeriods, period: int) -> BudgetCoordinator | None:
-        is_new = period not in budget.periods
-        coordinator = budget.coordinator(period)
-        if is_new and coordinator is not None and self._restore.waiting:
-            coordinator.restore()
-        return coordinator
+    def _open(self, budget: BudgetPeriods, number: int) -> BudgetPeriod | None:
+        is_new = number not in budget.periods
+        period = budget.period(number)
+        if is_new and period is not None and self._restore.waiting:
+            period.coordinator.restore()
+        return period
 
     def _send_rule(self, session: Session, connection: Connection, budget: BudgetPeriods) -> None:
-        session.remember_rule(budget.name)
+        session.note(budget.key)
         self._pipeline.send(connection, rule_item(budget.name, budget.rule))
 
     def _add_name(self, budget: BudgetPeriods, peer: str) -> str:
@@ -340,7 +353,7 @@ class Budgets:
         budget.mark()
         return ""
 
-    def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave) -> None:
+    def on_leave(self, session: Session, connection: Connection, leave: BudgetLeave, size: float) -> None:
         """The units that an incarnation of the session's site has spent. A repeated one is acknowledged again.
 
         If it has reported more, this is from an older copy of what it keeps: then nothing is handed in.
@@ -352,8 +365,9 @@ class Budgets:
         if found is None and self._restore.waiting and leave.budget.name in self.by_name:
             self._open(self.by_name[leave.budget.name], leave.budget.period)
             found = self._find(leave.budget)
-        known = None if found is None else found[1].saved_site(site_id)
-        believed = found is not None and found[1].restoring and not self._restore.was_handed_in(leave.budget, site_id)
+        known = None if found is None else found.coordinator.saved_site(site_id)
+        restoring = found is not None and found.coordinator.restoring
+        believed = restoring and not self._restore.was_handed_in(leave.budget, site_id)
         if known is not None and leave.spent < known.spent:
             log.warning(
                 "hand-in of an older copy, all units granted stay charged: site=%r budget=%r spent=%d reported=%d",
@@ -362,13 +376,13 @@ class Budgets:
                 leave.spent,
                 known.spent,
             )
-            if holder is not None and leave.budget in holder.budgets:
-                self.losses.lose(holder, leave.budget)
+            if found is not None and holder is not None and found.key in holder.members:
+                self._members.lose(holder, [found.key])
                 holder.delivered = True
                 self._sessions.remove_if_unused(holder)
             return self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
         if found is not None and (known is not None or believed):
-            budget, coordinator = found
+            budget, coordinator = found.budget, found.coordinator
             if coordinator.restoring:
                 self._restore.note_handed_in(leave.budget, site_id)
             overdrawn = budget.rule.on_unreachable == OVERDRAFT or coordinator.restoring
@@ -378,57 +392,88 @@ class Budgets:
                 budget.rolling.add_handed_in(leave.spent)
             outbox = coordinator.leave(site_id, leave.spent)
             coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
-            self._dispatch(leave.budget, (site_id,), outbox)
-        self._release(site_id, leave.budget)
+            budget.traffic.add_up(size)
+            found.mark_left(site_id)
+            self._members.dispatch(found, outbox)
+        self._release(site_id, budget_key(leave.budget))
         return self._pipeline.send(connection, BudgetLeaveAck(leave.budget, leave.incarnation))
 
-    def awaited_round(self, site_id: SiteId, budget_id: BudgetId) -> int | None:
-        """See `BudgetCoordinator.awaited`."""
-        found = self._find(budget_id)
-        return None if found is None else found[1].awaited(site_id)
+    # What they are sent
 
-    def unheard(self, session: Session) -> bool:
-        """After a restore: whether a budget waits for this session, or for an operator who drops it."""
-        return self._restore.active and any(session.site_id in each.unheard for _, each in self.losses.of(session))
+    def down_item(self, session: Session, key: Key, message: DownMessage) -> DownItem:
+        return message
 
-    def await_hand_ins(self) -> None:
+    def asks(self, message: DownMessage) -> bool:
+        return isinstance(message, Recall)
+
+    def saves(self, message: DownMessage) -> bool:
+        return isinstance(message, Grant)
+
+    # Sessions that begin and end
+
+    def lose(self, session: Session, key: Key, site_id: SiteId, lost: bool) -> tuple[Outbox, list[Tombstone]]:
+        period = self._find(BudgetId(key.name, key.period))
+        return ([] if period is None else self.losses.lose(session, period)), []
+
+    def has_given_up(self, site_id: SiteId) -> bool:
+        return self.losses.retired(site_id)
+
+    def exited(self, session: Session, key: Key) -> None:
+        _asked(session).discard(key)
+
+    def end_connection(self, session: Session) -> None:
+        session.own.pop(BUDGET, None)
+
+    def keeps(self, session: Session) -> bool:
+        """After a restore: a budget waits for this session, or for an operator who drops it."""
+        held = self._held(session) if self._restore.active else ()
+        return any(session.site_id in each.coordinator.unheard for each in held)
+
+    def renewed(self) -> None:
         """See `BudgetRestore.await_hand_ins`."""
         self._restore.await_hand_ins()
 
-    def free_lost(self, session: Session) -> None:
-        """A session is unreachable, and perhaps for long enough."""
-        for budget_id in self.losses.free(session):
-            self._release(session.site_id, budget_id)
+    def free(self, session: Session) -> float:
+        """Of rolling budgets, once nothing that it took counts any more."""
+        free_at = inf
+        for period in self._held(session):
+            if period.budget.rolling is None:
+                continue
+            at = period.budget.rolling.free_at(session.last_seen)
+            if at > self._clock():
+                free_at = min(free_at, at)
+            else:
+                outbox = self.losses.leave(period, session.site_id, 0)
+                self._members.dispatch(period, outbox)
+                self._release(session.site_id, period.key)
+        return free_at
+
+    def _held(self, session: Session) -> list[BudgetPeriod]:
+        found = (self._find(BudgetId(key.name, key.period)) for key in sorted(session.members) if key.kind == BUDGET)
+        return [each for each in found if each is not None]
 
     # Small parts
 
-    def _find(self, budget_id: BudgetId) -> tuple[BudgetPeriods, BudgetCoordinator] | None:
+    def _find(self, budget_id: BudgetId) -> BudgetPeriod | None:
         budget = self.by_name.get(budget_id.name)
-        coordinator = None if budget is None else budget.periods.get(budget_id.period)
-        return None if budget is None or coordinator is None else (budget, coordinator)
+        return None if budget is None else budget.periods.get(budget_id.period)
 
-    def _release(self, site_id: SiteId, budget_id: BudgetId) -> Session | None:
+    def _release(self, site_id: SiteId, key: Key) -> Session | None:
         """The site holds nothing of this period any more. Its session ends if it has nothing else."""
-        self.losses.forget(site_id, budget_id)
+        self.losses.forget(site_id, key)
         session = self._sessions.get(site_id)
         if session is None:
             return None
-        session.release(budget_id)
+        if key in session.members:
+            self._members.exit(session, key)
         self._sessions.remove_if_unused(session)
         return session
 
     def _reject(self, connection: Connection, budget_id: BudgetId, reason: str) -> None:
         self._pipeline.send(connection, BudgetRejected(budget_id, reason))
 
-    def _dispatch(self, budget_id: BudgetId, changed: Iterable[SiteId], outbox: Outbox) -> None:
-        """Messages to sites without a connection are dropped: they are sent again when the site asks."""
-        granted = [site_id for site_id, message in outbox if isinstance(message, Grant)]
-        self.by_name[budget_id.name].mark_period(budget_id.period, (*changed, *granted))
-        for site_id, message in outbox:
-            session = self._sessions.get(site_id)
-            if session is None:
-                continue
-            if isinstance(message, Recall):
-                session.owed.ask(Key(BUDGET, budget_id.name, period=budget_id.period))
-            if session.connection is not None:
-                self._pipeline.send(session.connection, message)
+
+def _asked(session: Session) -> set[Key]:
+    """The periods of which it has asked for units on its present connection."""
+    asked: set[Key] = session.own.setdefault(BUDGET, set())
+    return asked

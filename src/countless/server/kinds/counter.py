@@ -17,9 +17,9 @@ from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SYSTEM_RANDOM
 from countless.schemes.registry import scheme_named
-from countless.server.sessions.kind import MessageCount, OnChange, Watched
+from countless.server.sessions.tracked import MessageCount, OnChange, Watched, Windows
 from countless.server.settings import Config
-from countless.server.storage.rows import KeyRows, Publish, Rows, Saved, alone, row_of, value_of, values_of
+from countless.server.storage.rows import KeyRows, Publish, Rows, alone, row_of, value_of, values_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key
 
@@ -35,7 +35,7 @@ class PlanKey(NamedTuple):
     eta: float
 
 
-class CounterWindows(Saved, Protocol):
+class CounterWindows(Windows, Protocol):
     """A counter with windows, as one of them knows it."""
 
     def note(self, period: int, answer: Answer) -> None:
@@ -103,36 +103,29 @@ class TrackedCounter(Watched):
         self._changed_config = False
         self._changed_sites: set[SiteId] = set()  # whose counts may have changed
         self._gone_sites: dict[SiteId, None] = {}  # that have left
-        scheme = scheme_named(config.scheme, config.adversary, may_block=False)  # the planner computes plans ahead
-        self.coordinator = Coordinator(
-            self.name,
-            scheme,
-            rng,
-            alpha=config.alpha,
-            delta=config.delta,
-            floor=floor,
-            expected_sites=expected_sites,
-            saved_state=saved_state,
-        )
+        self.coordinator = self._coordinator(expected_sites, saved_state)
         self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
         self.traffic = traffic or MessageCount(self.coordinator.known_total, saved_state is None, wall_clock())
         self._published = self.coordinator.answer
 
-    def reconfigured(self, config: Config) -> "TrackedCounter":
-        """The same counter with another config. It continues from the known counts; `coordinator.recover` is due."""
-        after = TrackedCounter(
-            self.key,
-            config,
-            self.coordinator.saved_state,
-            health=self.health,
-            on_change=self.on_change,
-            rng=self.rng,
+    def reconfigure(self, config: Config) -> None:
+        """It continues from the known counts with another config; `coordinator.recover` is due."""
+        self.config, self.planned_for, self.recovering = config, None, False
+        self.coordinator = self._coordinator(1, self.coordinator.saved_state)
+
+    def _coordinator(self, expected_sites: int, saved_state: PersistentState | None) -> Coordinator:
+        config = self.config
+        return Coordinator(
+            self.name,
+            scheme_named(config.scheme, config.adversary, may_block=False),  # the planner computes plans ahead
+            self.rng,
+            alpha=config.alpha,
+            delta=config.delta,
+            floor=self.floor,
+            expected_sites=expected_sites,
+            saved_state=saved_state,
         )
-        after.traffic, after.recovering = self.traffic, False
-        after._published, after._changed = self._published, self._changed
-        after._changed_sites, after._gone_sites = self._changed_sites, self._gone_sites
-        return after
 
     # Saving
 

@@ -39,17 +39,15 @@ class CounterRegistry:
     def __init__(
         self,
         counters: dict[str, AnyCounter],
-        trackers: dict[str, TrackedCounter],
         settings: Settings,
         pipeline: CommitPipeline,
         wall_clock: Callable[[], float],
         rng: RandomSource,
     ) -> None:
         self.counters = counters
-        self.trackers = trackers
+        self.trackers: dict[str, TrackedCounter] = {}
         self.windowed: dict[str, WindowedCounter] = {}  # those of `counters` that have windows
         self.labelled: dict[str, dict[str, None]] = {}  # by counter: its labelled series, and its overflow series
-        self.overflowed: Tally[str] = Tally()  # by counter: series that were counted in its overflow series
         self._settings = settings
         self._pipeline = pipeline
         self._wall_clock = wall_clock
@@ -148,7 +146,7 @@ class CounterRegistry:
 
     def configure(self, name: str, config: Config) -> list[TrackedCounter]:
         """Replace the config of a counter; its labelled series get what differs from the present one. Returns the
-        counters without windows that it has replaced: their `coordinator.recover` is due.
+        counters without windows that have changed: their `coordinator.recover` is due.
 
         Without windows, alpha may only grow, because the published total cannot be taken back. A counter with windows
         uses another config from the next window on. One without gets windows if no site counts it.
@@ -183,11 +181,8 @@ class CounterRegistry:
 
     def _replace(self, part: AnyCounter, config: Config) -> AnyCounter:
         name, after = part.name, part
-        if isinstance(part, WindowedCounter):
+        if isinstance(part, WindowedCounter) or config.windows is None:
             part.reconfigure(config)
-        elif config.windows is None:
-            self._pipeline.forget(part)
-            after = self.counters[name] = self.trackers[name] = part.reconfigured(config)
         else:
             after = WindowedCounter.continuing(part, config, self._wall_clock)
             del self.trackers[name]
@@ -275,11 +270,6 @@ class CounterRegistry:
         dropped = counter.drop_windows()
         if dropped:
             counter.mark({*dropped} | counter.move_losses(dropped))
-
-    def lose_site(self, name: str, oldest: int, newest: int) -> None:
-        """A member of these windows of a counter was retired."""
-        self.windowed[name].lose_site(oldest, newest)
-        self.windowed[name].mark([oldest])
 
     def _config_for(self, key: Key) -> Config:
         """Of a counter that a site uses for the first time."""

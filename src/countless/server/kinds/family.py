@@ -15,9 +15,9 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId, SiteName
 from countless.core.periods.window import TotalAnswer
 from countless.errors import InvalidParameter
-from countless.server.sessions.kind import MessageCount, OnChange, Watched
 from countless.server.sessions.lost_sites import Loss
-from countless.server.storage.rows import KeyRows, Publish, Row, Rows, Saved, alone, row_of, value_of, values_of
+from countless.server.sessions.tracked import MessageCount, OnChange, Watched, Windows
+from countless.server.storage.rows import KeyRows, Publish, Row, Rows, alone, row_of, value_of, values_of
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key, label_of_series, series_of_label
 
@@ -133,7 +133,7 @@ class TrackedFamily(Watched, LabelReader):
         health: SaveHealth | None = None,
         *,
         expected_sites: int = 0,
-        part_of: Saved | None = None,
+        part_of: Windows | None = None,
         traffic: MessageCount | None = None,
         on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
@@ -142,7 +142,7 @@ class TrackedFamily(Watched, LabelReader):
         self.key = key
         self.name = str(key)
         self.rule = rule
-        self.part_of = part_of
+        self.part_of: Windows | None = part_of
         self._changed_sites: dict[SiteId | None, set[str]] = {}  # with labels; None: labels whose counts have changed
         self.loss: Loss | None = None  # of a window; its owner sets it
         state = None if saved is None else saved.state
@@ -171,6 +171,8 @@ class TrackedFamily(Watched, LabelReader):
         """
         self._changed_sites.setdefault(site_id, set()).update(labels)
         self.on_change(self)
+
+    mark_left = mark_site
 
     def mark_labels(self, labels: Iterable[str]) -> None:
         """The counts of these labels may have changed, and that of no site."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import inf
 from sys import intern
 
@@ -14,11 +15,19 @@ from countless.server.kinds.label_shares import LabelShares, LabelUse, label_byt
 from countless.server.sessions.session_table import Session
 from countless.server.storage.commit import CommitPipeline
 from countless.wire.families import FamilyLabels, LabelCap
-from countless.wire.keys import Key, is_valid_name
+from countless.wire.keys import FAMILY, Key, is_valid_name
 
 log = logging.getLogger("countless")
 
 WARN_INTERVAL_S = 60.0  # between two warnings
+
+
+@dataclass
+class NamedLabels:
+    """Of one session, on its present connection."""
+
+    by_number: dict[Key, list[str]] = field(default_factory=dict)  # of each family that it has joined
+    limited: bool = False  # it was told to count no new labels by name
 
 
 class SessionLabels:
@@ -31,10 +40,17 @@ class SessionLabels:
     def begin(self, session: Session, key: Key) -> None:
         """The session has joined a family: its labels have no numbers yet."""
         self.forget(session, key)
-        session.labels[key] = [OVERFLOW]
+        named = session.own.setdefault(FAMILY, NamedLabels())
+        named.by_number[key] = [OVERFLOW]
+
+    def of(self, session: Session, key: Key) -> list[str] | None:
+        """By number; None: it has not joined this family on its present connection."""
+        named = session.own.get(FAMILY)
+        return None if named is None else named.by_number.get(key)
 
     def add(self, session: Session, connection: Connection, key: Key, item: FamilyLabels, rule: FamilyRule) -> None:
-        labels = session.labels[key]
+        named = session.own[FAMILY]
+        labels = named.by_number[key]
         if len(labels) + len(item.labels) > LABEL_CAP + 1:
             raise ProtocolError(f"family {item.family!r}: a site has at most {LABEL_CAP} labels")
         for label in item.labels:
@@ -44,12 +60,12 @@ class SessionLabels:
         self._shares.require_room(session.peer, size)
         labels.extend(map(intern, item.labels))
         self._shares.add(LabelUse(key, session.site_id, numbers=True), session.peer, size)
-        if not session.labels_limited and self._shares.is_nearly_full(session.peer):
+        if not named.limited and self._shares.is_nearly_full(session.peer):
+            named.limited = True
             self._limit(session, connection)
 
     def _limit(self, session: Session, connection: Connection) -> None:
         """Events of further labels are in the overflow label, where they need no room."""
-        session.labels_limited = True
         self._pipeline.send(connection, LabelCap(0))
         if self._clock() >= self._warn_at:
             self._warn_at = self._clock() + WARN_INTERVAL_S
@@ -60,14 +76,20 @@ class SessionLabels:
 
     def lift_limit(self, session: Session) -> None:
         """If there is room again."""
-        if session.labels_limited and session.connection is not None and not self._shares.is_nearly_full(session.peer):
-            session.labels_limited = False
+        named = session.own.get(FAMILY)
+        if named is None or not named.limited or session.connection is None:
+            return
+        if not self._shares.is_nearly_full(session.peer):
+            named.limited = False
             self._pipeline.send(session.connection, LabelCap(LABEL_CAP))
 
     def forget(self, session: Session, key: Key) -> None:
-        session.labels.pop(key, None)
-        self._shares.remove(LabelUse(key, session.site_id, numbers=True))
+        named = session.own.get(FAMILY)
+        if named is not None:
+            named.by_number.pop(key, None)
+            self._shares.remove(LabelUse(key, session.site_id, numbers=True))
 
     def end_connection(self, session: Session) -> None:
-        for key in list(session.labels):
-            self.forget(session, key)
+        named = session.own.pop(FAMILY, NamedLabels())
+        for key in named.by_number:
+            self._shares.remove(LabelUse(key, session.site_id, numbers=True))

@@ -15,10 +15,10 @@ from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 from countless.server.kinds.counter import CounterFields, PlanKey, TrackedCounter, config_of, state_of
 from countless.server.sessions.closed_windows import ClosedWindows
-from countless.server.sessions.kind import MessageCount, OnChange
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.published_windows import PublishedWindows
+from countless.server.sessions.tracked import MessageCount, OnChange
 from countless.server.settings import Config
 from countless.server.storage.rows import KeyRows, Publish, Rows, alone, value_of
 from countless.server.storage.save_health import SaveHealth
@@ -239,6 +239,10 @@ class WindowedCounter(Periodic[TrackedCounter]):
         if tracker is None and total is None:
             return None
         return WindowFields(tracker.floor if tracker else 0, total, *self.losses.get(period) or (0, 0))
+
+    def lose_site(self, oldest: int, newest: int) -> None:
+        super().lose_site(oldest, newest)
+        self.mark([oldest])
 
     def note(self, period: int, answer: Answer) -> None:
         """The answer of an open window, which is about to be saved."""

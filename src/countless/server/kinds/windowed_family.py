@@ -26,10 +26,10 @@ from countless.core.periods.window import TotalAnswer, WindowRule, total_answer
 from countless.errors import InvalidParameter
 from countless.server.kinds.family import SCHEMES, LabelReader, SavedFamily, TrackedFamily
 from countless.server.sessions.closed_windows import ClosedWindows
-from countless.server.sessions.kind import MessageCount, OnChange
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.published_windows import PublishedWindows
+from countless.server.sessions.tracked import MessageCount, OnChange
 from countless.server.storage.rows import Publish, Rows
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import ALL, FAMILY, Key, calendar_text
@@ -244,6 +244,7 @@ class WindowedFamily(Periodic[TrackedFamily], LabelReader):
     def lose_site(self, oldest: int, newest: int) -> None:
         super().lose_site(oldest, newest)
         self.kept[oldest].loss = self.losses.get(oldest)
+        self.kept[oldest].mark()
 
     # Publishing
 

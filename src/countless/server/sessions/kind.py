@@ -1,60 +1,98 @@
-"""What is common to everything that sites are members of, and that readers watch."""
+"""What a kind of thing that is counted, or spent, is for the sessions of sites, which know none."""
 
-import asyncio
-from abc import abstractmethod
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
+from typing import Any
 
-from countless.server.storage.rows import Publish, Rows, Saved
-from countless.server.storage.save_health import SaveHealth
+from countless.core.messages import SiteId
+from countless.server.connection import Connection
+from countless.server.sessions.session_table import Session
+from countless.server.sessions.tracked import Tracked
+from countless.server.storage.rows import KeyRows, Tombstone, What
+from countless.wire.frames import DownItem
+from countless.wire.keys import Key
 
-OnChange = Callable[[Saved], None]
-
-
-class MessageCount:
-    """Messages and bytes of one counter since the coordinator started; bytes are its share of the frames."""
-
-    __slots__ = ("began", "counted_before", "down", "down_bytes", "new", "up", "up_bytes")
-
-    def __init__(self, counted_before: int, new: bool, began: float) -> None:
-        self.began = began
-        self.counted_before = counted_before
-        self.new = new  # there was no such counter before
-        self.up = self.down = 0
-        self.up_bytes = self.down_bytes = 0.0
-
-    def add_up(self, size: float) -> None:
-        self.up += 1
-        self.up_bytes += size
+Outbox = list[tuple[SiteId, Any]]
+Handler = Callable[[Session, Connection, Any, float], None]  # the last is the size of the item, in bytes
 
 
-class Watched:
-    """What readers may wait for, and what is saved. `health` says whether they see what is known now; `on_change` is
-    called with it when its rows are part of the next save.
-    """
+class Hooks:
+    """What a kind may do at certain moments. Nothing, unless it has something to do."""
 
-    part_of: Saved | None = None
+    def told(self, tombstones: Iterable[Tombstone]) -> list[DownItem]:
+        """To a retired incarnation that has come back: what is known of it, but for its `known_counts`."""
+        return []
 
-    def __init__(self, health: SaveHealth | None = None, on_change: OnChange | None = None) -> None:
-        self.health = health or SaveHealth()
-        self.on_change = on_change or _ignore
-        self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
+    def known_counts(self, tombstones: Iterable[Tombstone]) -> list[tuple[str, int]]:
+        """By the names in frames; and of all windows together, the first one that it has not left."""
+        return [(str(each.key), each.value) for each in tombstones if each.what is What.WATERMARK]
 
-    @property
-    def changed(self) -> asyncio.Event:
-        """Set at the next change of the published answer, and when the counter is deleted."""
-        if self._changed is None:
-            self._changed = asyncio.Event()
-        return self._changed
+    def has_given_up(self, site_id: SiteId) -> bool:
+        """Whether an incarnation must not connect again, although it may have no tombstone."""
+        return False
 
-    def notify(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+    def entered(self, session: Session, key: Key, is_new: bool) -> None:
+        """The session has joined, perhaps again."""
+
+    def exited(self, session: Session, key: Key) -> None:
+        """The session is not a member any more."""
+
+    def fits(self, session: Session, peer: str) -> bool:
+        """Whether a peer has room for what the session has."""
+        return True
+
+    def set_peer(self, session: Session, peer: str) -> None:
+        """What the session has belongs to the peer of its present connection."""
+
+    def end_connection(self, session: Session) -> None:
+        """Its connection has ended, or it begins another one."""
+
+    def look_at(self, session: Session) -> None:
+        """Every second, for each session."""
+
+    def free(self, session: Session) -> float:
+        """The session is unreachable. Returns when to call this again."""
+        return inf
+
+    def keeps(self, session: Session) -> bool:
+        """Whether only an operator may retire the session."""
+        return False
+
+    def renewed(self) -> None:
+        """A session continues as another incarnation."""
+
+
+class Kind(Hooks, ABC):
+    """All that the service has of one kind."""
+
+    name: str  # as in keys
+    handlers: Mapping[type, Handler]  # by the type of the item that a site sends
 
     @abstractmethod
-    def take(self, rows: Rows) -> Publish:
-        """See `Saved`."""
+    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, Tracked]]:
+        """Everything that the store has of this kind. Yields the members, with the keys that their clients use."""
 
+    @abstractmethod
+    def recover(self) -> None:
+        """Once after `load`: ask the members for what the saved state does not say."""
 
-def _ignore(saved: Saved) -> None:
-    pass
+    @abstractmethod
+    def tick(self) -> Iterator[None]:
+        """Close, drop and free what has ended. Yields between slices, for other work of the loop."""
+
+    @abstractmethod
+    def down_item(self, session: Session, key: Key, message: Any) -> DownItem | None:
+        """A message of a coordinator as the session receives it; None: it would not understand it now."""
+
+    @abstractmethod
+    def asks(self, message: Any) -> bool:
+        """Whether a site must answer it in time."""
+
+    @abstractmethod
+    def saves(self, message: Any) -> bool:
+        """Whether it changes what is saved of its receiver."""
+
+    @abstractmethod
+    def lose(self, session: Session, key: Key, site_id: SiteId, lost: bool) -> tuple[Outbox, list[Tombstone]]:
+        """A member has ended without leaving. `lost`: it may have counted events that will never be delivered."""

@@ -22,9 +22,9 @@ from countless.core.messages import SiteId
 from countless.core.periods.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
 from countless.server.sessions.closed_windows import ClosedWindows
-from countless.server.sessions.kind import MessageCount, OnChange, Watched
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.published_windows import PublishedWindows
+from countless.server.sessions.tracked import MessageCount, OnChange, Watched
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key, parse_calendar
 

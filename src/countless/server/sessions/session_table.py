@@ -7,15 +7,16 @@ only slow is safe: its counts stay in the totals, and when it connects again it 
 incarnation with the rest.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
-from countless.core.budget.messages import BudgetId
 from countless.core.messages import SiteId
 from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import Connection
 from countless.server.sessions.awaited_answers import AwaitedAnswers
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares
+from countless.server.sessions.tracked import Tracked
+from countless.server.storage.rows import Tombstone, What
 from countless.wire.keys import Key
 
 # Heartbeats find what TCP does not report at once, such as a power loss or a cut network: an idle site sends one in
@@ -25,8 +26,8 @@ MAX_SESSIONS = 1 << 31  # of a table without a limit
 
 
 class SessionUse(NamedTuple):
-    """By all sessions: memberships of counters and periods of budgets; and names that are remembered for a connection,
-    by length: of counters and families that were rejected, and of budgets whose rules were sent.
+    """By all sessions: memberships; and names that are remembered for a connection, by length: of what was rejected,
+    and of budgets whose rules were sent.
     """
 
     joined: Amounts
@@ -42,10 +43,8 @@ class Session:
     """One incarnation of one site. It exists while it is connected, or `is_member`."""
 
     __slots__ = (
-        "_open_windows", "_used", "asked", "budgets", "connection",
-        "connections", "delivered", "families", "free_at", "ignored", "inherited", "labels", "labels_limited",
-        "last_seen", "left", "memberships", "owed", "peer", "rules_sent", "site_id", "unconfirmed", "unreachable",
-        "windows_left"
+        "_names", "_open_windows", "_used", "connection", "delivered", "free_at", "ignored", "inherited", "last_seen",
+        "left", "members", "noted", "owed", "own", "peer", "site_id", "unconfirmed", "unreachable", "windows_left"
     )  # fmt: skip
 
     def __init__(self, site_id: SiteId, now: float, used: SessionUse) -> None:
@@ -53,71 +52,90 @@ class Session:
         self._used = used
         self.connection: Connection | None = None
         self.peer = UNLIMITED  # who opened the connection: see `shares.py`
-        self.memberships: dict[Key, SiteId] = {}  # by the client's key of a counter: the id under which it is counted
+        self.members: dict[Key, Tracked] = {}  # what it is a member of, by the client's key
         self.left: set[Key] = set()  # what it left with its count: a repeated Leave is acknowledged again
         self.inherited = False  # who delivers on this connection has not counted that
         self.delivered = False  # something was left like this: the process may still run, and know more
         self.windows_left: dict[Key, int] = {}  # by `Key.windows`: it has left all windows before this one
-        self._open_windows = 0  # those of `memberships` that are windows
+        self._open_windows = 0  # those of `members` that are windows
+        self._names: dict[str, int] = {}  # by kind: those of `members`, `left` and `windows_left`
         self.unconfirmed: set[Key] = set()  # windows that it has not joined on this connection, until its first Sync
-        self.ignored: set[Key] = set()  # counters whose messages on this connection are dropped until they join again
-        self.budgets: set[BudgetId] = set()  # in which it may have a limit
-        self.asked: set[BudgetId] = set()  # on this connection
-        self.rules_sent: set[str] = set()  # of these budgets, on this connection
-        self.families: set[Key] = set()  # that it is a member of
-        self.labels: dict[Key, list[str]] = {}  # of families that it has joined on this connection, by number
-        self.labels_limited = False  # it was told on this connection to count no new labels by name
+        self.ignored: set[Key] = set()  # whose messages on this connection are dropped until they join again
+        self.noted: set[Key] = set()  # what a kind remembers of this connection
+        self.own: dict[str, Any] = {}  # by kind: what it keeps of the session
         self.last_seen = now
         self.owed = AwaitedAnswers()
         self.unreachable = False
-        self.free_at = 0.0  # while it is unreachable: when to look for units of rolling budgets that are free again
+        self.free_at = 0.0  # while it is unreachable: when to look for what is free again
 
-    def join(self, key: Key, site_id: SiteId) -> bool:
-        """Record a membership. The windows of a series need only one entry beside those that are open.
+    def join(self, key: Key, tracked: Tracked) -> bool:
+        """Record a membership. The windows of a name need only one entry beside those that are open.
 
         True: when the session leaves it, it leaves a tombstone that it did not leave otherwise.
         """
-        is_new = key not in self.memberships
-        self._used.joined.add(self.peer, is_new)
-        if is_new and key.is_window:
-            is_new = key.windows not in self.windows_left
-            self.windows_left.setdefault(key.windows, 0)
+        if key in self.members:
+            return False
+        self.members[key] = tracked
+        self._used.joined.add(self.peer, 1)
+        if key.is_window:
             self._open_windows += 1
-        self.memberships[key] = site_id
-        return is_new
+            if key.windows in self.windows_left:
+                return False
+            self.windows_left[key.windows] = 0
+        self._count(key, 1)
+        return True
 
     def leave(self, key: Key) -> None:
-        del self.memberships[key]
+        del self.members[key]
         self._used.joined.add(self.peer, -1)
         self.unconfirmed.discard(key)
-        self._open_windows -= key.is_window
+        if key.is_window:
+            self._open_windows -= 1
+        else:
+            self._count(key, -1)
+
+    def remember(self, tombstones: Iterable[Tombstone]) -> None:
+        """Of this session, which is not a member of these any more."""
+        for _, key, what, value, _ in tombstones:
+            if what is What.WATERMARK:
+                self._count(key, key not in self.windows_left)
+                self.windows_left[key] = max(value, self.windows_left.get(key, 0))
+            else:
+                self._count(key, key not in self.left)
+                self.left.add(key)
+
+    def forget(self, key: Key) -> None:
+        """It was deleted."""
+        if key in self.left:
+            self._count(key, -1)
+            self.left.discard(key)
+        if self.windows_left.pop(key, None) is not None:
+            self._count(key, -1)
+
+    def _count(self, key: Key, n: int) -> None:
+        self._names[key.kind] = self._names.get(key.kind, 0) + n
+
+    def names(self, kind: str) -> int:
+        """How many counters, or families, it has, or had; all windows of one count once."""
+        return self._names.get(kind, 0)
 
     def new_connection(self) -> None:
         """A site begins by joining all that it knows."""
-        keys = (*self.memberships, *self.families) if self._open_windows or self.families else ()
-        self.unconfirmed = {key for key in keys if key.is_window}
-        self.end_connection()
+        self.unconfirmed = {key for key in self.members if key.is_window} if self._open_windows else set()
         self.inherited = False
-        self.asked.clear()
-        self.labels_limited = False
 
     def set_peer(self, peer: str) -> None:
         """What it uses belongs to the peer of its present connection."""
-        names = sum(_name_size(key.name) for key in self.ignored) + sum(map(_name_size, self.rules_sent))
-        for used, n in zip(self._used, (self.joined, names), strict=True):
+        names = sum(_name_size(key.name) for keys in (self.ignored, self.noted) for key in keys)
+        for used, n in zip(self._used, (len(self.members), names), strict=True):
             used.add(self.peer, -n)
             used.add(peer, n)
         self.peer = peer
 
-    @property
-    def joined(self) -> int:
-        """Its memberships of counters, and its periods of budgets."""
-        return len(self.memberships) + len(self.budgets)
-
-    def reject(self, key: Key, most: int) -> None:
-        """Ignore a counter, or family, that was rejected; at most so many."""
-        if key not in self.ignored and len(self.ignored) >= most:
-            raise ProtocolError("too many rejected counters (max_counters_per_site) or families (10,000)")
+    def reject(self, key: Key, limit: int) -> None:
+        """Ignore a counter, or family, that was rejected; at most `limit` of them."""
+        if key not in self.ignored and len(self.ignored) >= limit:
+            raise ProtocolError("too many rejected counters and families (max_counters_per_site)")
         if key not in self.ignored and not self._used.names.has_room(self.peer):
             raise LimitReached("too many rejected counters and families (max_memberships)")
         self.ignore(key)
@@ -137,43 +155,26 @@ class Session:
         """Forget the names that are remembered for it."""
         for key in list(self.ignored):
             self.stop_ignoring(key)
-        for name in list(self.rules_sent):
-            self.forget_rule(name)
+        for key in list(self.noted):
+            self.drop_note(key)
 
-    def hold(self, budget: BudgetId) -> None:
-        if budget not in self.budgets:
-            self._used.joined.add(self.peer, 1)
-            self.budgets.add(budget)
+    def note(self, key: Key) -> None:
+        """Remember it for this connection, if there is room."""
+        if key not in self.noted and self._used.names.has_room(self.peer):
+            self._used.names.add(self.peer, _name_size(key.name))
+            self.noted.add(key)
 
-    def release(self, budget: BudgetId) -> None:
-        if budget in self.budgets:
-            self._used.joined.add(self.peer, -1)
-            self.budgets.discard(budget)
-            self.asked.discard(budget)
-
-    def remember_rule(self, budget: str) -> None:
-        """It was sent the rule. If there is no room, a change reaches it with its next new period."""
-        if budget not in self.rules_sent and self._used.names.has_room(self.peer):
-            self._used.names.add(self.peer, _name_size(budget))
-            self.rules_sent.add(budget)
-
-    def forget_rule(self, budget: str) -> None:
-        if budget in self.rules_sent:
-            self._used.names.add(self.peer, -_name_size(budget))
-            self.rules_sent.discard(budget)
+    def drop_note(self, key: Key) -> None:
+        if key in self.noted:
+            self._used.names.add(self.peer, -_name_size(key.name))
+            self.noted.discard(key)
 
     def has_left(self, key: Key) -> bool:
         return key in self.left or (key.is_window and key.period < self.windows_left.get(key.windows, 0))
 
     @property
     def is_member(self) -> bool:
-        """Of a counter, a budget or a family."""
-        return bool(self.memberships or self.budgets or self.families)
-
-    @property
-    def counters(self) -> int:
-        """How many counters it has, or had; all windows of one count once."""
-        return len(self.memberships) - self._open_windows + len(self.left) + len(self.windows_left)
+        return bool(self.members)
 
     @property
     def state(self) -> str:

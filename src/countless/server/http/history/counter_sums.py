@@ -11,8 +11,8 @@ from countless.core.answer import whole, worst_state
 from countless.core.periods.window import TotalAnswer, Window, WindowState
 from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.sessions.closed_windows import ClosedWindows
-from countless.server.sessions.kind import MessageCount
 from countless.server.sessions.periodic import Periodic
+from countless.server.sessions.tracked import MessageCount
 from countless.wire.keys import counter_of
 
 MAX_SUMMED = 200  # series whose windows a page adds up; of more it shows what was recorded of their sum

@@ -8,7 +8,7 @@ from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.periods.window import TotalAnswer
 from countless.server.kinds.windowed_counter import AnyCounter
 from countless.server.kinds.windowed_family import AnyFamily
-from countless.server.sessions.kind import MessageCount
+from countless.server.sessions.tracked import MessageCount
 from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import counter_of
 

@@ -21,7 +21,7 @@ from countless.server.http.history.edges import SHORTEST_S, Edges
 from countless.server.http.history.family_parts import family_parts
 from countless.server.http.server_view import ServerView
 from countless.server.kinds.windowed_counter import AnyAnswer
-from countless.server.sessions.kind import MessageCount
+from countless.server.sessions.tracked import MessageCount
 from countless.wire.keys import counter_of
 
 log = logging.getLogger("countless.history")

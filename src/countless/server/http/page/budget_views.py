@@ -100,7 +100,7 @@ class BudgetView:
         yield "budget", budget_row(budget, names) | self._details(budget)
 
     def _details(self, budget: BudgetPeriods) -> dict[str, Any]:
-        rule, coordinator = budget.rule, budget.periods.get(budget.present)
+        rule, coordinator = budget.rule, budget.coordinator
         return {
             "slack": rule.slack,
             "tz": rule.tz,
@@ -119,7 +119,7 @@ class OperatorBudgetView(BudgetView):
     def _events(self, budget: BudgetPeriods | None) -> Iterator[Event]:
         yield from super()._events(budget)
         if budget is not None:
-            coordinator = budget.periods.get(budget.present)
+            coordinator = budget.coordinator
             yield "holders", {"rows": [], "all": 0} if coordinator is None else self._holders(coordinator)
 
     def _holders(self, coordinator: BudgetCoordinator) -> dict[str, Any]:

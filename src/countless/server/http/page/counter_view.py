@@ -35,7 +35,7 @@ from countless.server.http.server_view import ServerView
 from countless.server.kinds.family import TrackedFamily
 from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
-from countless.server.sessions.kind import MessageCount
+from countless.server.sessions.tracked import MessageCount
 
 INCREASES_INTERVAL_S = DETAILS_INTERVAL_S = 0.9
 TOP_ROWS = 20

@@ -1,0 +1,184 @@
+"""Which sessions are members of what, and the messages to them. Nothing else writes memberships.
+
+A session is a member under its own site id. Only in an overflow series, which stands for many series of a site, it has
+an id for each of them, with the series as its `part`, as if it were one more site: the total over all series stays
+right, and the client does not notice.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import inf
+
+from countless.core.messages import SiteId
+from countless.errors import ProtocolError
+from countless.server.sessions.kind import Kind, Outbox
+from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.shares import TombstoneShares
+from countless.server.sessions.tracked import Tracked, Windows
+from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.rows import KeyRows, Tombstone, What
+from countless.wire.frames import DownItem
+from countless.wire.keys import Key
+
+
+class Members:
+    def __init__(self, sessions: SessionTable, pipeline: CommitPipeline, tombstones: TombstoneShares) -> None:
+        self.kinds: dict[str, Kind] = {}  # by name; set once, before the first session
+        self._sessions = sessions
+        self._pipeline = pipeline
+        self._tombstones = tombstones
+
+    def load(self, kind: Kind, saved: Iterable[tuple[Key, KeyRows]], now: float) -> None:
+        """After a restart."""
+        for site_id, key, tracked in kind.load(saved):
+            self._sessions.open(site_id, now).join(key, tracked)
+        kind.recover()
+
+    # Who is a member
+
+    def enter(self, session: Session, key: Key, tracked: Tracked) -> bool:
+        """Perhaps again. True: when the session leaves it, it leaves a tombstone that it did not leave otherwise."""
+        is_new = key not in session.members
+        needs_tombstone = session.join(key, tracked)
+        self.kinds[key.kind].entered(session, key, is_new)
+        return needs_tombstone
+
+    def exit(self, session: Session, key: Key) -> None:
+        session.leave(key)
+        self.kinds[key.kind].exited(session, key)
+
+    def lookup(self, session: Session, key: Key) -> tuple[Tracked, SiteId]:
+        """Where, and under which id, the session is counted."""
+        tracked = session.members.get(key)
+        if tracked is None:
+            raise ProtocolError(f"site {session.site_id.site!r} has not joined {str(key)!r}")
+        return tracked, id_in(session, key, tracked)
+
+    def of(self, session: Session) -> Iterator[tuple[Key, Tracked, SiteId]]:
+        """Every membership, with the key that the client uses."""
+        for key in sorted(session.members):
+            yield key, *self.lookup(session, key)
+
+    def keys_in(self, session: Session, tracked: Tracked) -> list[Key]:
+        """The client's keys of what is counted there: several only in an overflow series."""
+        key = tracked.key
+        if key == key.overflow:
+            return sorted(each for each, found in session.members.items() if found is tracked)
+        return [key] if session.members.get(key) is tracked else []
+
+    def awaited(self, session: Session, key: Key) -> int | None:
+        """See `Machine.awaited`."""
+        tracked = session.members.get(key)
+        return None if tracked is None else tracked.coordinator.awaited(id_in(session, key, tracked))
+
+    # Messages
+
+    def dispatch(self, tracked: Tracked, outbox: Outbox) -> None:
+        """What has changed is marked for the next save, then messages are queued. Those to sites without a connection
+        are dropped: the core sends them again when the site joins.
+        """
+        tracked.mark()
+        for site_id, message in outbox:
+            self._send(tracked, site_id, message)
+
+    def _send(self, tracked: Tracked, site_id: SiteId, message: object) -> None:
+        kind = self.kinds[tracked.key.kind]
+        if kind.saves(message):
+            tracked.mark_site(site_id)
+        site, incarnation, part = site_id
+        key = tracked.key.of_part(part) if part else tracked.key
+        session = self._sessions.get(SiteId(site, incarnation) if part else site_id)
+        if session is None:
+            return
+        if kind.asks(message):
+            session.owed.ask(key)
+        if session.connection is None or key in session.ignored:
+            return
+        item = kind.down_item(session, key, message)
+        if item is not None:
+            tracked.traffic.down += 1
+            self._pipeline.send(session.connection, item)
+
+    def expect(self, tracked: Tracked, site_ids: Iterable[SiteId]) -> None:
+        """After a restart: these must join again."""
+        for site_id in site_ids:
+            session = self._sessions.get(site_id)
+            if session is not None:
+                session.owed.ask(tracked.key)
+
+    # How a membership ends
+
+    def mark_unreachable(self, session: Session) -> None:
+        for _, tracked, site_id in self.of(session):
+            self.dispatch(tracked, tracked.coordinator.mark_unreachable(site_id))
+
+    def leave(self, session: Session, key: Key, tombstones: Sequence[Tombstone], outbox: Outbox) -> None:
+        """The session has left, or was lost. The tombstones are what it is told if it comes back.
+
+        A site leaves its windows in order. So one tombstone says that it has left all windows before a period: see
+        `watermark`. Only if the process may come back and know more, each window has its own.
+        """
+        tracked, site_id = self.lookup(session, key)
+        self.exit(session, key)
+        session.remember(tombstones)
+        if tracked.part_of is not None:
+            tracked.part_of.sweep_at = -inf
+        if any(each.what is not What.WATERMARK for each in tombstones):
+            session.delivered |= session.inherited
+        if further := _beyond_the_first(key, tombstones):
+            self._tombstones.add(session.peer, session.site_id, further)
+        self._pipeline.add_tombstones(*tombstones)
+        tracked.mark_left(site_id)
+        self.dispatch(tracked, outbox)
+
+    def retire(self, session: Session, lost: bool = True) -> None:
+        """What is known of it stays. `lost`: it may have counted events that will never be delivered."""
+        self.lose(session, sorted(session.members), lost)
+        self._sessions.remove(session)
+
+    def lose_unconfirmed(self, session: Session) -> None:
+        """The site does not know windows that it is a member of: our state is an older copy, and it has left them."""
+        unconfirmed, session.unconfirmed = session.unconfirmed, set()
+        self.lose(session, sorted(unconfirmed.intersection(session.members)))
+
+    def lose(self, session: Session, keys: Iterable[Key], lost: bool = True) -> None:
+        """These memberships end without a word of the site."""
+        of_windows: dict[Windows, list[int]] = {}
+        for key in keys:
+            tracked, site_id = self.lookup(session, key)
+            outbox, tombstones = self.kinds[key.kind].lose(session, key, site_id, lost)
+            self.leave(session, key, tombstones, outbox)
+            if tracked.part_of is not None:
+                of_windows.setdefault(tracked.part_of, []).append(key.period)
+        for windows, periods in of_windows.items() if lost else ():
+            windows.lose_site(min(periods), max(periods))
+
+    def begin_again(self, tracked: Sequence[Tracked], keys: Sequence[Key], item: Callable[[Key], DownItem]) -> None:
+        """These are deleted, and so is what is remembered of the keys. Connected sites are told by the items."""
+        for session in self._sessions:
+            for each in tracked:
+                for key in self.keys_in(session, each):
+                    self.exit(session, key)
+                    if session.connection is not None:
+                        session.ignore(key)
+                        self._pipeline.send(session.connection, item(key))
+            for key in keys:
+                session.forget(key)
+            self._sessions.remove_if_unused(session)
+
+
+def id_in(session: Session, key: Key, tracked: Tracked) -> SiteId:
+    """Under which id the session is counted there, for the key that its client uses."""
+    return session.site_id if tracked.key == key else session.site_id._replace(part=key.name)
+
+
+def watermark(session: Session, key: Key) -> Tombstone:
+    """That the session has left this window, and all before it."""
+    first = max(key.period + 1, session.windows_left.get(key.windows, 0))
+    return Tombstone(session.site_id, key.windows, What.WATERMARK, first)
+
+
+def _beyond_the_first(key: Key, tombstones: Iterable[Tombstone]) -> list[tuple[Key, str | None]]:
+    """Those that were not accounted for when the session joined: see `Session.join`."""
+    labels = ((each.key, each.label) for each in tombstones if each.what is What.LABEL)
+    counts = ((each.key, None) for each in tombstones if key.is_window and each.what is What.COUNT)
+    return [*labels, *counts]
