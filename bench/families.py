@@ -13,7 +13,7 @@ import numpy as np
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite
-from countless.core.family.messages import Report, Steps
+from countless.core.family.messages import LabelReport, Steps
 from countless.core.family.rule import LABELS as LABELLED
 from countless.core.family.rule import CertainSteps, FamilyRule
 from countless.core.family.site import FamilySite
@@ -174,7 +174,7 @@ def _coordinator(labels: list[str]) -> FamilyCoordinator:
     coordinator = FamilyCoordinator("f", CertainSteps(0.01), fleet=fleet)
     for site_id in fleet:
         for number, label in enumerate(labels):
-            coordinator.receive(site_id, Report("f", 0, ((label, 1000 + number),), 0))
+            coordinator.receive(site_id, LabelReport("f", 0, ((label, 1000 + number),), 0))
     return coordinator
 
 
@@ -231,7 +231,7 @@ class SizedSite(BucketSite):
     __slots__ = ()
     sent_bytes = 0
 
-    def _reports(self, labels: list[str]) -> tuple[Report, ...]:
+    def _reports(self, labels: list[str]) -> tuple[LabelReport, ...]:
         reports = super()._reports(labels)
         for report in reports:
             counts = {int(label): count for label, count in report.counts}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from countless.core.family.messages import Report, SetSteps, Steps, Sync
+from countless.core.family.messages import LabelReport, SetSteps, Steps, Totals
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.inprocess.world import LabelWorld
@@ -34,8 +34,8 @@ def network(sites: int, epsilon: float = 0.05, seed: int = 1) -> LabelWorld:
     return LabelWorld(coordinator, fleet, lambda site_id: LatticeSite("f", rng.spawn(*site_id[:2])))
 
 
-def last_report(messages: tuple[object, ...]) -> Report:
-    return [message for message in messages if isinstance(message, Report)][-1]
+def last_report(messages: tuple[object, ...]) -> LabelReport:
+    return [message for message in messages if isinstance(message, LabelReport)][-1]
 
 
 @pytest.mark.parametrize("step", [2, 3, 7])
@@ -49,7 +49,7 @@ def test_credits_of_a_label_are_its_count_on_average_over_all_offsets(step: int,
         for n in batches:
             count += n
             for message in site.add("x", n):
-                if isinstance(message, Report) and message.counts:
+                if isinstance(message, LabelReport) and message.counts:
                     ((_, known),) = message.counts
             credited[count] += known
             assert abs(known - count) < step
@@ -148,7 +148,7 @@ def test_lost_report_is_sent_again_after_a_new_connection() -> None:
     site = LatticeSite("f", SeededRandom(1))
     site.add("x", 7)  # and the report is lost
     sync, report = site.resume()
-    assert isinstance(sync, Sync)
+    assert isinstance(sync, Totals)
     ((_, resend),) = coordinator.join(SiteId(0), sync)
     coordinator.receive(SiteId(0), report)
     for message in site.receive(resend):

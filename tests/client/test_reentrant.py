@@ -7,7 +7,7 @@ import pytest
 
 from countless.client.families.local_family import LocalFamily
 from countless.client.reentrant import Reentrant
-from countless.core.family.messages import Report, UpMessage
+from countless.core.family.messages import LabelReport, UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.wire.keys import FAMILY, Key
 from support.interrupts import interrupt, is_free, points, run_until
@@ -81,7 +81,7 @@ class RecordedFamily:
 
     def _deliver(self, key: Key, messages: tuple[UpMessage, ...]) -> None:
         for message in messages:
-            if isinstance(message, Report):
+            if isinstance(message, LabelReport):
                 self.reported.update(message.counts)
 
     def leave(self) -> None:

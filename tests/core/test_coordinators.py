@@ -12,8 +12,7 @@ from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.family import messages as family
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import DownMessage as FamilyDown
-from countless.core.family.messages import Report as LabelReport
-from countless.core.family.messages import Steps
+from countless.core.family.messages import LabelReport, Steps
 from countless.core.family.messages import UpMessage as FamilyUp
 from countless.core.family.rule import CertainSteps
 from countless.core.machine import Machine
@@ -51,7 +50,7 @@ def counter() -> Case:
 def labels() -> Case:
     steps = Steps(2, 3)
     members = {each: family.SavedMember(steps, count, {"x": count}) for each, count in ((A, 60), (B, 40))}
-    saved = family.PersistentState(ROUND, steps, 2, 100, {"x": 100}, members, (), 0)
+    saved = family.PersistentFamily(ROUND, steps, 2, 100, {"x": 100}, members, (), 0)
     machine: Machine[FamilyUp, FamilyDown] = FamilyCoordinator("f", CertainSteps(0.1), saved_state=saved)
     return Case(machine, LabelReport("f", ROUND, (("x", 60),), 60), LabelReport("f", 99, (("x", 61),), 61))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from countless.core.answer import State
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import BucketSite
-from countless.core.family.messages import OVERFLOW, Report, Resend, SetSteps, Steps, Sync
+from countless.core.family.messages import OVERFLOW, LabelReport, Resend, SetSteps, Steps, Totals
 from countless.core.family.rule import CertainSteps
 from countless.core.family.site import MAX_COUNTS, FamilySite
 from countless.core.messages import SiteId
@@ -35,15 +35,15 @@ def in_round_1(steps: Steps) -> FamilySite:
 def test_label_is_reported_when_it_has_grown_by_the_step() -> None:
     site = in_round_1(Steps(3, 100))
     assert site.add("x", 2) == site.add("y", 2) == ()
-    assert site.add("x") == (Report("f", 1, (("x", 3),), 5),)
+    assert site.add("x") == (LabelReport("f", 1, (("x", 3),), 5),)
     assert site.add("x", 2) == ()
-    assert site.add("x", 20) == (Report("f", 1, (("x", 25),), 27),)
+    assert site.add("x", 20) == (LabelReport("f", 1, (("x", 25),), 27),)
 
 
 def test_total_is_reported_with_the_label_of_the_event() -> None:
     site = in_round_1(Steps(3, 4))
     assert site.add("x", 2) == site.add("y") == ()
-    assert site.add("z") == (Report("f", 1, (("z", 1),), 4),)
+    assert site.add("z") == (LabelReport("f", 1, (("z", 1),), 4),)
 
 
 def test_lower_step_reports_what_has_grown_by_it_and_confirms() -> None:
@@ -51,8 +51,8 @@ def test_lower_step_reports_what_has_grown_by_it_and_confirms() -> None:
     for label, n in (("x", 9), ("y", 4), ("z", 5)):
         site.add(label, n)
     assert site.receive(SetSteps("f", 2, Steps(5, 50), confirm=True)) == (
-        Report("f", 2, (("x", 9), ("z", 5)), 18),
-        Sync("f", 2, Steps(5, 50), 18, 14),
+        LabelReport("f", 2, (("x", 9), ("z", 5)), 18),
+        Totals("f", 2, Steps(5, 50), 18, 14),
     )
     assert site.receive(SetSteps("f", 2, Steps(5, 50), confirm=True)) == (site.sync(),)
     assert site.receive(SetSteps("f", 1, Steps(10, 100))) == ()
@@ -65,8 +65,8 @@ def test_resend_reports_every_label_that_was_reported_in_parts() -> None:
     for label in labels:
         site.add(label)
     first, second = site.receive(Resend("f"))
-    assert isinstance(first, Report)
-    assert isinstance(second, Report)
+    assert isinstance(first, LabelReport)
+    assert isinstance(second, LabelReport)
     assert dict(first.counts + second.counts) == dict.fromkeys(labels, 1)
     assert len(first.counts) == MAX_COUNTS
 
@@ -81,17 +81,17 @@ def test_site_of_a_distribution_holds_back_less_than_its_step_also_after_a_resen
     known: dict[str, int] = {}
     for label, n in inputs:
         for message in site.receive(Resend("f")) if label is None else site.add(label, n):
-            if isinstance(message, Report):
+            if isinstance(message, LabelReport):
                 known.update(message.counts)
         assert site.total - sum(known.values()) < 10
 
 
 def test_labels_beyond_the_cap_are_counted_in_the_overflow() -> None:
     site = FamilySite("f", cap=1)
-    assert site.add("x") == (Report("f", 0, (("x", 1),), 1),)
-    assert site.add("y", 2) == (Report("f", 0, ((OVERFLOW, 2),), 3),)
-    assert site.add("z", 2) == (Report("f", 0, ((OVERFLOW, 4),), 5),)
-    assert site.add("x") == (Report("f", 0, (("x", 2),), 6),)
+    assert site.add("x") == (LabelReport("f", 0, (("x", 1),), 1),)
+    assert site.add("y", 2) == (LabelReport("f", 0, ((OVERFLOW, 2),), 3),)
+    assert site.add("z", 2) == (LabelReport("f", 0, ((OVERFLOW, 4),), 5),)
+    assert site.add("x") == (LabelReport("f", 0, (("x", 2),), 6),)
     assert site.labels == 1
 
 
@@ -148,8 +148,8 @@ def test_epsilon_out_of_range_is_refused(epsilon: float) -> None:
 def test_repeated_and_overtaken_reports_count_once() -> None:
     tracked = coordinator(A, B, epsilon=0.01)
     for count in (5, 9, 5, 9, 7):
-        tracked.receive(A, Report("f", 0, (("x", count),), count))
-    tracked.receive(B, Report("f", 0, (("x", 2),), 2))
+        tracked.receive(A, LabelReport("f", 0, (("x", count),), count))
+    tracked.receive(B, LabelReport("f", 0, (("x", 2),), 2))
     assert tracked.known == {"x": 11}
     assert tracked.total().estimate == 11
     assert tracked.state is State.EXACT
@@ -157,19 +157,19 @@ def test_repeated_and_overtaken_reports_count_once() -> None:
 
 def test_new_incarnation_is_another_site() -> None:
     tracked = coordinator(A)
-    tracked.receive(A, Report("f", 0, (("x", 5),), 5))
+    tracked.receive(A, LabelReport("f", 0, (("x", 5),), 5))
     again = SiteId("a", 1)
     tracked.join(again, FamilySite("f").sync())
     tracked.give_up(A)
-    tracked.receive(A, Report("f", 0, (("x", 8),), 8))
-    tracked.receive(again, Report("f", 0, (("x", 2),), 2))
+    tracked.receive(A, LabelReport("f", 0, (("x", 8),), 8))
+    tracked.receive(again, LabelReport("f", 0, (("x", 2),), 2))
     assert tracked.known == {"x": 7}
     assert (tracked.sites, tracked.lost) == (1, 1)
 
 
 def test_sites_that_are_given_up_are_lost() -> None:
     tracked = coordinator(A, B)
-    tracked.receive(A, Report("f", 0, (("x", 1000),), 1000))
+    tracked.receive(A, LabelReport("f", 0, (("x", 1000),), 1000))
     assert tracked.steps == Steps(38, 101)
     tracked.give_up(B)
     assert tracked.lost == 1
@@ -180,15 +180,15 @@ def test_unreachable_site_degrades_the_answer_until_it_returns() -> None:
     tracked = coordinator(A, B)
     tracked.mark_unreachable(B)
     assert (tracked.state, tracked.unreachable) == (State.DEGRADED, ("b",))
-    (told,) = tracked.receive(A, Report("f", 0, (("x", 1000),), 1000))
+    (told,) = tracked.receive(A, LabelReport("f", 0, (("x", 1000),), 1000))
     assert told[0] == A
-    assert tracked.receive(B, Report("f", 0, (("x", 1),), 1)) == [(B, SetSteps("f", 1, Steps(38, 101)))]
+    assert tracked.receive(B, LabelReport("f", 0, (("x", 1),), 1)) == [(B, SetSteps("f", 1, Steps(38, 101)))]
     assert tracked.state is State.HOLDING
 
 
 def test_coordinator_restored_from_an_older_copy_numbers_rounds_above_all_others() -> None:
     tracked = coordinator(A, B)
-    tracked.receive(A, Report("f", 0, (("x", 100),), 100))
+    tracked.receive(A, LabelReport("f", 0, (("x", 100),), 100))
     site = in_round_1(Steps(50, 100))
     site.round = 7
     outbox = tracked.join(B, site.sync())
@@ -201,14 +201,14 @@ def test_coordinator_restored_from_an_older_copy_numbers_rounds_above_all_others
 @pytest.mark.parametrize(
     "message",
     [
-        Report("g", 0, (("x", 1),), 1),
-        Report("f", 1, (("x", 1),), 1),
-        Report("f", 0, (("x", -1),), 1),
-        Report("f", 0, (("x", 1),), -1),
-        Sync("f", 0, Steps(), 1, -1),
+        LabelReport("g", 0, (("x", 1),), 1),
+        LabelReport("f", 1, (("x", 1),), 1),
+        LabelReport("f", 0, (("x", -1),), 1),
+        LabelReport("f", 0, (("x", 1),), -1),
+        Totals("f", 0, Steps(), 1, -1),
     ],
 )
-def test_message_that_violates_the_protocol_changes_nothing(message: Report | Sync) -> None:
+def test_message_that_violates_the_protocol_changes_nothing(message: LabelReport | Totals) -> None:
     tracked = coordinator(A)
     before = tracked.saved_state
     with pytest.raises(ProtocolError):
@@ -221,7 +221,7 @@ def test_message_that_violates_the_protocol_changes_nothing(message: Report | Sy
 def test_labels_beyond_the_cap_of_the_coordinator_are_in_the_overflow() -> None:
     tracked = FamilyCoordinator("f", CertainSteps(0.1), fleet=[A], cap=1)
     for label, count in (("x", 5), ("y", 3), ("y", 4), ("x", 6)):
-        tracked.receive(A, Report("f", 0, ((label, count),), 10))
+        tracked.receive(A, LabelReport("f", 0, ((label, count),), 10))
     assert tracked.known == {"x": 6, OVERFLOW: 4}
     assert (tracked.answer("x").lower, tracked.answer("x").upper) == (6, 10)
     assert [each.label for each in tracked.top(0.1).labels] == ["x"]
@@ -277,13 +277,13 @@ def test_many_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> N
 
 def test_sync_is_awaited_since_the_first_round_that_was_not_answered_also_if_the_site_joins_again() -> None:
     tracked = coordinator(A)
-    tracked.receive(A, Report("f", 0, (("x", 1_000),), 1_000))
-    tracked.join(B, Sync("f", 0, Steps(), 0, 0))
+    tracked.receive(A, LabelReport("f", 0, (("x", 1_000),), 1_000))
+    tracked.join(B, Totals("f", 0, Steps(), 0, 0))
     before = tracked.round
     assert (tracked.awaited(A), tracked.awaited(B)) == (before, None)
     tracked.set_rule(CertainSteps(0.01))
     assert (tracked.round, tracked.awaited(A)) == (before + 1, before)
-    tracked.join(A, Sync("f", 1, tracked.debug_state().members[A], 1_000, 1_000))
+    tracked.join(A, Totals("f", 1, tracked.debug_state().members[A], 1_000, 1_000))
     assert tracked.awaited(A) == before
-    tracked.receive(A, Sync("f", tracked.round, tracked.steps, 1_000, 1_000))
+    tracked.receive(A, Totals("f", tracked.round, tracked.steps, 1_000, 1_000))
     assert tracked.awaited(A) is None

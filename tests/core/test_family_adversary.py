@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from countless.core.family.messages import Report, Sync
+from countless.core.family.messages import LabelReport, Totals
 from countless.core.family.site import FamilySite
 from support.family_adversary import Adversary
 from support.family_world import Broken
@@ -44,23 +44,23 @@ class ForgetsTheTotal(FamilySite):
 
     __slots__ = ()
 
-    def _report(self, labels: list[str]) -> tuple[Report, ...]:
+    def _report(self, labels: list[str]) -> tuple[LabelReport, ...]:
         if not labels:
             self._pending_total = 0
         return super()._report(labels)
 
 
 class TakesASyncForAReport(FamilySite):
-    """A Sync has the total only, and the site takes its labels for reported."""
+    """A Totals has the total only, and the site takes its labels for reported."""
 
     __slots__ = ()
 
-    def sync(self) -> Sync:
+    def sync(self) -> Totals:
         self._pending = dict.fromkeys(self._pending, 0)
         return super().sync()
 
 
-MUTANTS = {"forgets the total": (False, ForgetsTheTotal), "takes a Sync for a report": (True, TakesASyncForAReport)}
+MUTANTS = {"forgets the total": (False, ForgetsTheTotal), "takes a Totals for a report": (True, TakesASyncForAReport)}
 
 
 @pytest.mark.parametrize("name", MUTANTS)

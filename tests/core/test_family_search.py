@@ -9,7 +9,7 @@ import pytest
 
 from countless.core.family.answer import LabelCount
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import DownMessage, Member, Outbox, Resend, SetSteps, Sync, UpMessage
+from countless.core.family.messages import DownMessage, FamilyEntry, Outbox, Resend, SetSteps, Totals, UpMessage
 from countless.core.family.site import FamilySite
 from countless.core.messages import SiteId
 from support.family_world import Case, World, search
@@ -137,14 +137,14 @@ class AsksOnlyForLowerSteps(FamilyCoordinator):
 class KeepsItsRound(FamilyCoordinator):
     """After a restore, a round that a site has been told before may be begun again, with other steps."""
 
-    def join(self, site_id: SiteId, sync: Sync) -> Outbox:
+    def join(self, site_id: SiteId, sync: Totals) -> Outbox:
         return super().join(site_id, sync._replace(round=min(sync.round, self.round - 1)))
 
 
 class ForgetsWhoLeft(FamilyCoordinator):
     """A late message of a site that left makes it a member again."""
 
-    def join(self, site_id: SiteId, sync: Sync) -> Outbox:
+    def join(self, site_id: SiteId, sync: Totals) -> Outbox:
         self._departed.clear()
         return super().join(site_id, sync)
 
@@ -152,21 +152,21 @@ class ForgetsWhoLeft(FamilyCoordinator):
 class AddsReports(FamilyCoordinator):
     """Counts are added, not merged by maximum."""
 
-    def _merge(self, member: Member, counts: Iterable[tuple[str, int]]) -> None:
+    def _merge(self, member: FamilyEntry, counts: Iterable[tuple[str, int]]) -> None:
         super()._merge(member, [(label, member.counts.get(label, 0) + count) for label, count in counts])
 
 
 class IgnoresLostReports(FamilyCoordinator):
-    """A Sync is believed without a look at the sum of the reports."""
+    """A Totals is believed without a look at the sum of the reports."""
 
-    def _receive(self, site_id: SiteId, member: Member, message: UpMessage) -> Outbox:
+    def _receive(self, site_id: SiteId, member: FamilyEntry, message: UpMessage) -> Outbox:
         return [each for each in super()._receive(site_id, member, message) if not isinstance(each[1], Resend)]
 
 
 class LetsGoEarly(FamilyCoordinator):
     """A site departs although a report of it was lost."""
 
-    def leave(self, site_id: SiteId, sync: Sync) -> Outbox:
+    def leave(self, site_id: SiteId, sync: Totals) -> Outbox:
         if site_id in self._members:
             self._members[site_id].reported = sync.reported
         return super().leave(site_id, sync)

@@ -4,7 +4,7 @@ import pytest
 
 from countless.core.ledger import Entry, Ledger
 from countless.core.messages import SiteId
-from countless.core.site_states import Event, Presence, RoundState
+from countless.core.site_states import Presence, RoundState, SiteEvent
 from countless.errors import InvariantBroken, ProtocolError
 
 ANNA, BERT = SiteId("anna"), SiteId("bert")
@@ -12,7 +12,7 @@ ANNA, BERT = SiteId("anna"), SiteId("bert")
 
 def departed(ledger: Ledger, site_id: SiteId, count: int) -> Entry:
     entry = ledger.add(site_id, count)
-    ledger.apply(entry, Event.LEFT)
+    ledger.apply(entry, SiteEvent.LEFT)
     return entry
 
 
@@ -61,13 +61,13 @@ def test_unreachable_sites_are_listed_in_the_order_of_their_timeouts() -> None:
     ledger = Ledger()
     anna, bert = ledger.add(ANNA, 5), ledger.add(BERT, 7)
     for entry in (bert, anna, bert):
-        ledger.apply(entry, Event.TIMED_OUT)
+        ledger.apply(entry, SiteEvent.TIMED_OUT)
     assert list(ledger.unreachable) == [BERT, ANNA]
-    ledger.apply(bert, Event.MESSAGE)
+    ledger.apply(bert, SiteEvent.MESSAGE)
     assert list(ledger.unreachable) == [ANNA]
-    ledger.apply(anna, Event.LEFT)
+    ledger.apply(anna, SiteEvent.LEFT)
     assert (list(ledger.unreachable), ledger.present) == ([], 1)
-    ledger.apply(anna, Event.MESSAGE)  # a late one
+    ledger.apply(anna, SiteEvent.MESSAGE)  # a late one
     assert (anna.presence, ledger.present) == (Presence.DEPARTED, 1)
 
 

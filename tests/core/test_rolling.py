@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from countless.core.periods.rolling import PastTotals, Record, count_since, narrower
+from countless.core.periods.rolling import PastTotals, TotalRecord, count_since, narrower
 from countless.core.periods.spans import SpanCount
 from countless.core.periods.window import WindowState
 
@@ -23,13 +23,13 @@ class World:
     def total(self, moment: float) -> int:
         return bisect_right(self.events, moment)
 
-    def record(self, moment: float, holds: bool) -> Record:
+    def record(self, moment: float, holds: bool) -> TotalRecord:
         """An answer within alpha. While a site is away, it is within alpha of a total that has less."""
         total = self.total(moment)
         if not holds:
             total = self._random.randint(0, total)
         estimate = total * (1 + self._alpha * self._random.uniform(-1, 1))
-        return Record(moment, estimate, estimate / (1 + self._alpha), estimate / (1 - self._alpha), holds)
+        return TotalRecord(moment, estimate, estimate / (1 + self._alpha), estimate / (1 - self._alpha), holds)
 
 
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.01, 0.2]), st.booleans())
@@ -64,8 +64,8 @@ def test_true_count_of_a_span_that_is_over_is_between_the_bounds(seed: int, alph
         assert count.lower <= count.estimate <= count.upper
 
 
-def exact(moment: float, total: int, holds: bool = True) -> Record:
-    return Record(moment, total, total, total, holds)
+def exact(moment: float, total: int, holds: bool = True) -> TotalRecord:
+    return TotalRecord(moment, total, total, total, holds)
 
 
 def test_exact_records_at_both_ends_give_the_exact_count() -> None:
@@ -102,7 +102,11 @@ def test_without_any_record_that_holds_nothing_is_certain_but_the_upper_bound_of
 
 
 def test_answer_that_became_less_accurate_does_not_take_back_what_was_known() -> None:
-    records = [Record(0, 100, 99, 101, True), Record(10, 110, 80, 150, True), Record(20, 110, 80, 150, True)]
+    records = [
+        TotalRecord(0, 100, 99, 101, True),
+        TotalRecord(10, 110, 80, 150, True),
+        TotalRecord(20, 110, 80, 150, True),
+    ]
     count = count_since(records, then=5)
     assert (count.lower, count.upper) == (0, 150 - 99)
 

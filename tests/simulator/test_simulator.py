@@ -18,7 +18,7 @@ from countless.client.session.members import Known, SessionMembers
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import PersistentState, Steps
+from countless.core.family.messages import PersistentFamily, Steps
 from countless.core.messages import SiteId
 from countless.core.periods.site import SitePeriods
 from countless.errors import InvariantBroken, ProtocolError
@@ -226,7 +226,7 @@ def shows_labels_before_they_are_saved(patch: pytest.MonkeyPatch) -> None:
 def forgets_steps_of_families_at_a_restart(patch: pytest.MonkeyPatch) -> None:
     original = FamilyCoordinator._load
 
-    def load(self: FamilyCoordinator, saved: PersistentState) -> None:
+    def load(self: FamilyCoordinator, saved: PersistentFamily) -> None:
         members = {site_id: member._replace(steps=Steps()) for site_id, member in saved.members.items()}
         original(self, saved._replace(members=members))
 

@@ -20,7 +20,16 @@ from typing import Any, NamedTuple
 
 from countless.core.answer import State
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import OVERFLOW, DownMessage, Outbox, Report, Resend, SetSteps, Sync, UpMessage
+from countless.core.family.messages import (
+    OVERFLOW,
+    DownMessage,
+    LabelReport,
+    Outbox,
+    Resend,
+    SetSteps,
+    Totals,
+    UpMessage,
+)
 from countless.core.family.rule import CertainSteps
 from countless.core.family.site import FamilySite
 from countless.core.messages import SiteId
@@ -51,11 +60,11 @@ class Case(NamedTuple):
 
 
 class Leave(NamedTuple):
-    sync: Sync
+    sync: Totals
 
 
 class Join(NamedTuple):
-    sync: Sync
+    sync: Totals
 
 
 class Broken(AssertionError):
@@ -158,7 +167,7 @@ class World:
 
     def _connect(self, site_id: SiteId) -> None:
         first, *rest = self.sites[site_id].resume()
-        assert isinstance(first, Sync)
+        assert isinstance(first, Totals)
         self._put_up(site_id, Join(first), *rest)
 
     def _put_up(self, site_id: SiteId, *messages: UpMessage | Leave | Join) -> None:
@@ -166,7 +175,7 @@ class World:
         for message in messages:
             sent = message.sync if isinstance(message, Leave | Join) else message
             self.sent_totals[site_id] = max(self.sent_totals[site_id], sent.total)
-            if isinstance(sent, Report):
+            if isinstance(sent, LabelReport):
                 self.sent[site_id] |= Counter(dict(sent.counts))
 
     def _leave(self, site_id: SiteId) -> None:
@@ -175,7 +184,7 @@ class World:
 
     def _depart(self, site_id: SiteId) -> None:
         *reports, last = self.sites[site_id].leave()
-        assert isinstance(last, Sync)
+        assert isinstance(last, Totals)
         self.ended.add(site_id)
         self._put_up(site_id, *reports, Leave(last))
 

@@ -19,7 +19,7 @@ from typing import Literal
 from countless.core.calendar import Per
 from countless.core.family.answer import LabelCount
 from countless.core.family.coordinator import MAX_LABELS, FamilyCoordinator
-from countless.core.family.messages import Member, Outbox, Report, Steps, Sync, UpMessage
+from countless.core.family.messages import FamilyEntry, LabelReport, Outbox, Steps, Totals, UpMessage
 from countless.core.family.rule import require_epsilon
 from countless.core.family.site import LABEL_CAP, FamilySite
 from countless.core.messages import SiteId, SiteName
@@ -97,9 +97,9 @@ class LatticeSite(FamilySite):
     def resume(self) -> tuple[UpMessage, ...]:
         return self.sync(), *self._reports([])
 
-    def sync(self) -> Sync:
+    def sync(self) -> Totals:
         self._since_sync = 0
-        return Sync(self.family, self.round, self.steps, self.total, self.reported)
+        return Totals(self.family, self.round, self.steps, self.total, self.reported)
 
     def leave(self) -> tuple[UpMessage, ...]:
         return (self.sync(),)
@@ -127,12 +127,12 @@ class LatticeSite(FamilySite):
         self._estimate = self.total - self._pending_total + (self.steps.total - 1) // 2
         return self._reports([])
 
-    def _report(self, labels: list[str]) -> tuple[Report, ...]:
+    def _report(self, labels: list[str]) -> tuple[LabelReport, ...]:
         return self._reports(labels)
 
-    def _reports(self, labels: list[str]) -> tuple[Report, ...]:
+    def _reports(self, labels: list[str]) -> tuple[LabelReport, ...]:
         reports = super()._reports(labels)
-        return reports or (Report(self.family, self.round, (), self._estimate),)
+        return reports or (LabelReport(self.family, self.round, (), self._estimate),)
 
     @property
     def _reported_total(self) -> int:
@@ -142,7 +142,7 @@ class LatticeSite(FamilySite):
 class LatticeCoordinator(FamilyCoordinator):
     """The coordinator of `LatticeSite`s. It keeps no state for a restart.
 
-    Only exact totals decide on rounds, which are in each `Sync` and in reports of round 0. So rounds do not depend on
+    Only exact totals decide on rounds, which are in each `Totals` and in reports of round 0. So rounds do not depend on
     offsets. A site that joins beyond the slots of a round reports every event until there is room for its errors.
     """
 
@@ -170,7 +170,7 @@ class LatticeCoordinator(FamilyCoordinator):
     def _known_total(self) -> int:
         return self._exact_total
 
-    def leave(self, site_id: SiteId, sync: Sync) -> Outbox:
+    def leave(self, site_id: SiteId, sync: Totals) -> Outbox:
         member, lost_squares = self._members.get(site_id), self._lost_squares
         outbox = super().leave(site_id, sync)
         if member is not None and site_id not in self._members:
@@ -178,19 +178,19 @@ class LatticeCoordinator(FamilyCoordinator):
             self._lost_squares = lost_squares
         return outbox
 
-    def _remove(self, site_id: SiteId, member: Member) -> None:
+    def _remove(self, site_id: SiteId, member: FamilyEntry) -> None:
         self._lost_squares += member.steps.total**2 if member.steps.total > 1 else 0
         super()._remove(site_id, member)
 
-    def _merge_total(self, member: Member, message: UpMessage) -> None:
-        if isinstance(message, Report) and (message.round, message.total) > (member.round, member.total):
+    def _merge_total(self, member: FamilyEntry, message: UpMessage) -> None:
+        if isinstance(message, LabelReport) and (message.round, message.total) > (member.round, member.total):
             member.round = message.round
             self._estimate_total(member, message.total)
-        if isinstance(message, Sync) or message.round == 0:
+        if isinstance(message, Totals) or message.round == 0:
             self._exact_total += max(0, message.total - member.exact)
             member.exact = max(message.total, member.exact)
 
-    def _estimate_total(self, member: Member, total: int) -> None:
+    def _estimate_total(self, member: FamilyEntry, total: int) -> None:
         self._total += total - member.total
         member.total = total
 

@@ -24,12 +24,12 @@ from countless.wire.keys import Key, parse_calendar
 _ONE = 1  # CPython has one object for it, which True and 1.0 are not
 
 
-class Window(Protocol):
+class LocalWindow(Protocol):
     def close(self) -> object:
         """A later `add` raises, or goes to another window."""
 
 
-L = TypeVar("L", bound=Window)
+L = TypeVar("L", bound=LocalWindow)
 
 
 class LocalWindows(Generic[L]):

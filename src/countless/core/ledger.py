@@ -17,9 +17,9 @@ from countless.core.site_states import (
     START_ASSUMED_TRIGGER_CHANGED,
     TRIGGER_CHANGED,
     UNREACHABLE,
-    Event,
     Presence,
     RoundState,
+    SiteEvent,
 )
 from countless.errors import InvariantBroken, ProtocolError
 
@@ -58,7 +58,7 @@ class Entry:
             f"{self.crossings} crossings, {self.round_state}, {self.presence}>"
         )
 
-    def apply(self, event: Event) -> None:
+    def apply(self, event: SiteEvent) -> None:
         try:
             self.round_state = ROUND_TABLE[self.round_state][event]
         except KeyError:
@@ -128,7 +128,7 @@ class Ledger(dict[SiteId, Entry]):
         del self[entry.site_id]
         self.present -= 1
 
-    def apply(self, entry: Entry, event: Event) -> None:
+    def apply(self, entry: Entry, event: SiteEvent) -> None:
         """Change whether a site can be reached."""
         before, entry.presence = entry.presence, PRESENCE_TABLE[entry.presence][event]
         if entry.presence is before:

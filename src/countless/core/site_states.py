@@ -41,7 +41,7 @@ class Presence(StrEnum):
     DEPARTED = "departed"
 
 
-class Event(StrEnum):
+class SiteEvent(StrEnum):
     STARTED_EXACT = "a round starts, the count is known exactly: nothing is sent"
     STARTED_REACHABLE = "a round starts, the site is reachable: StartRound is sent"
     STARTED_UNREACHABLE = "a round starts, the site is unreachable: its start is assumed"
@@ -76,7 +76,7 @@ REACHABLE, UNREACHABLE, DEPARTED = Presence
     NEW_TRIGGER,
     TIMED_OUT,
     LEFT,
-) = Event
+) = SiteEvent
 
 _ROUND_STARTS = {
     STARTED_EXACT: NOT_SENT,
@@ -84,7 +84,7 @@ _ROUND_STARTS = {
     STARTED_UNREACHABLE: MISSED_START,
 }
 
-ROUND_TABLE: dict[RoundState, dict[Event, RoundState]] = {
+ROUND_TABLE: dict[RoundState, dict[SiteEvent, RoundState]] = {
     CURRENT: {
         **_ROUND_STARTS,
         SNAPSHOT: CURRENT,
@@ -148,7 +148,7 @@ ROUND_TABLE: dict[RoundState, dict[Event, RoundState]] = {
     },
 }
 
-PRESENCE_TABLE: dict[Presence, dict[Event, Presence]] = {
+PRESENCE_TABLE: dict[Presence, dict[SiteEvent, Presence]] = {
     REACHABLE: {
         MESSAGE: REACHABLE,
         TIMED_OUT: UNREACHABLE,

@@ -6,7 +6,7 @@ from threading import RLock
 
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Buckets, BucketSite, Quantile, Rank, Ranks
-from countless.core.family.messages import Report
+from countless.core.family.messages import LabelReport
 from countless.core.family.rule import CertainSteps
 from countless.core.messages import SiteId, SiteName
 from countless.errors import InvalidParameter
@@ -107,7 +107,7 @@ class Distribution:
         return self._sites.add(site_id, ObservingSite(self._lock, self._world, site_id, self._buckets))
 
     def _count_counts(self, site_id: SiteId, message: object) -> None:
-        self._counts_sent += len(message.counts) if isinstance(message, Report) else 0
+        self._counts_sent += len(message.counts) if isinstance(message, LabelReport) else 0
 
 
 class ObservingSite:

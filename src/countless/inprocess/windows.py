@@ -16,7 +16,7 @@ from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.site import FamilySite
 from countless.core.messages import SiteId
 from countless.core.parameters import require_rolling
-from countless.core.periods.rolling import Record, count_since, narrower
+from countless.core.periods.rolling import TotalRecord, count_since, narrower
 from countless.core.periods.site import MARGIN_S, SitePeriods
 from countless.core.periods.spans import SpanCount, count_between, span_named
 from countless.core.periods.window import TotalAnswer, Window, WindowRule, WindowState
@@ -129,7 +129,7 @@ class TrackedWindows:
 
     def _record(self, now: float) -> None:
         answer = self.answer
-        self._past.add(Record(now, answer.estimate, answer.lower, answer.upper, holds=True))
+        self._past.add(TotalRecord(now, answer.estimate, answer.lower, answer.upper, holds=True))
 
     # Reading
 
@@ -225,13 +225,13 @@ class PastAnswers:
     """
 
     def __init__(self, gap_s: float) -> None:
-        self.records: list[Record] = []
+        self.records: list[TotalRecord] = []
         self._gap_s = gap_s
 
     def is_due(self, now: float) -> bool:
         return not self.records or not 0 <= now - self.records[-1].time < self._gap_s
 
-    def add(self, record: Record) -> None:
+    def add(self, record: TotalRecord) -> None:
         records = self.records
         if records and record.time < records[-1].time:
             records.clear()

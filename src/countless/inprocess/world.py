@@ -14,7 +14,7 @@ from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import Scheme
 from countless.core.family.coordinator import FamilyCoordinator
-from countless.core.family.messages import Sync
+from countless.core.family.messages import Totals
 from countless.core.family.site import FamilySite
 from countless.core.machine import Machine
 from countless.core.messages import Message, SiteId, SiteName, UpMessage
@@ -248,7 +248,7 @@ class LabelWorld(World[FamilyCoordinator, FamilySite]):
         """The events that the site has counted: they stay in the counts."""
         site = self.sites[site_id]
         *reports, last = site.leave()
-        if not isinstance(last, Sync):
+        if not isinstance(last, Totals):
             raise ProtocolError(f"{site_id} left with {last}")
         self.send(site_id, reports)
         self.remove_site(site_id, self.coordinator.leave, last)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
-from countless.core.family.messages import OVERFLOW, DownMessage, Report, Resend, SetSteps, Steps, Sync
+from countless.core.family.messages import OVERFLOW, DownMessage, LabelReport, Resend, SetSteps, Steps, Totals
 from countless.core.family.rule import FamilyRule
 from countless.core.family.site import MAX_COUNTS
 from countless.errors import ProtocolError
@@ -18,7 +18,7 @@ MAX_LABELS_BYTES = 1 << 16  # of the names in one item
 
 
 class FamilyJoin(NamedTuple):
-    """Up: the site counts labels of this family; its rule, and a `Sync`."""
+    """Up: the site counts labels of this family; its rule, and a `Totals`."""
 
     family: str
     kind: str
@@ -148,7 +148,7 @@ class KnownFamily:
 # From and to the messages of the core
 
 
-def join_item(rule: FamilyRule, sync: Sync) -> FamilyJoin:
+def join_item(rule: FamilyRule, sync: Totals) -> FamilyJoin:
     return FamilyJoin(
         family=sync.family,
         kind=rule.kind,
@@ -162,14 +162,14 @@ def join_item(rule: FamilyRule, sync: Sync) -> FamilyJoin:
     )
 
 
-def sync_item(sync: Sync) -> FamilySync:
+def sync_item(sync: Totals) -> FamilySync:
     return FamilySync(sync.family, sync.round, sync.steps.label, sync.steps.total, sync.total, sync.reported)
 
 
-def sync_of(item: FamilyJoin | FamilySync | FamilyLeave) -> Sync:
+def sync_of(item: FamilyJoin | FamilySync | FamilyLeave) -> Totals:
     if not item.label_step or not item.total_step:
         raise ProtocolError(f"family {item.family!r}: a step is at least 1")
-    return Sync(item.family, item.round, Steps(item.label_step, item.total_step), item.total, item.reported)
+    return Totals(item.family, item.round, Steps(item.label_step, item.total_step), item.total, item.reported)
 
 
 def report_items(
@@ -186,13 +186,13 @@ def report_items(
         yield FamilyReport(family, round, total, tuple(chain(*pairs[start : start + MAX_COUNTS])))
 
 
-def report_of(item: FamilyReport, labels: list[str]) -> Report:
+def report_of(item: FamilyReport, labels: list[str]) -> LabelReport:
     """`labels` by number."""
     numbers, counts = item.counts[::2], item.counts[1::2]
     if len(numbers) != len(counts) or any(number >= len(labels) for number in numbers):
         raise ProtocolError(f"family {item.family!r}: a report has a label without a name, or without a count")
     pairs = tuple((labels[number], n) for number, n in zip(numbers, counts, strict=True))
-    return Report(item.family, item.round, pairs, item.total)
+    return LabelReport(item.family, item.round, pairs, item.total)
 
 
 def down_item(message: DownMessage) -> FamilySteps | FamilyResend:

@@ -2,22 +2,22 @@
 
 import pytest
 
-from countless.core.periods.rolling import Record
+from countless.core.periods.rolling import TotalRecord
 from countless.server.http.history.edges import BARS, LENGTHS_S, Edges
 
 DAY_S = LENGTHS_S["day"]
 
 
-def exact(moment: float, total: int) -> Record:
-    return Record(moment, total, total, total, True)
+def exact(moment: float, total: int) -> TotalRecord:
+    return TotalRecord(moment, total, total, total, True)
 
 
 def test_edge_is_between_what_was_known_before_and_after_it() -> None:
     edges = Edges()
     edges.add(exact(30.0, 5), exact(59.0, 7))
     assert list(edges) == []
-    edges.add(exact(59.0, 7), Record(60.0, 9, 8, 10, False))
-    assert list(edges) == [Record(60, 9, 7, 10, False)]
+    edges.add(exact(59.0, 7), TotalRecord(60.0, 9, 8, 10, False))
+    assert list(edges) == [TotalRecord(60, 9, 7, 10, False)]
 
 
 def test_coordinator_that_stood_still_over_an_hour_has_the_edge_of_the_hour() -> None:

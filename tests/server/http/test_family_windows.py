@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from starlette.testclient import TestClient
 
-from countless.core.family.messages import Report, Steps, UpMessage
+from countless.core.family.messages import LabelReport, Steps, UpMessage
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import FamilySite
 from countless.errors import InvalidParameter
@@ -77,7 +77,7 @@ class Site:
     def _items(self, window: str, messages: tuple[UpMessage, ...]) -> list[FamilyUpItem]:
         items: list[FamilyUpItem] = []
         for message in messages:
-            if isinstance(message, Report):
+            if isinstance(message, LabelReport):
                 numbers = self._windows[window][1]
                 items += report_items(window, message.round, message.total, dict(message.counts), numbers)
             else:

@@ -7,7 +7,7 @@ from threading import RLock
 from typing import Protocol
 
 from countless.client.reentrant import Reentrant
-from countless.core.family.messages import OVERFLOW, DownMessage, Sync, UpMessage
+from countless.core.family.messages import OVERFLOW, DownMessage, Totals, UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import require_label
 from countless.core.site import require_increment
@@ -129,20 +129,20 @@ class LocalFamily:
         """True if there is anything to report, or was."""
         return self._site.active
 
-    def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
+    def resume(self) -> tuple[Totals, tuple[UpMessage, ...]]:
         """The messages that begin a new connection."""
         first, *rest = self._changes.run(self._site.resume)
-        if not isinstance(first, Sync):
+        if not isinstance(first, Totals):
             raise TypeError(first)
         return first, tuple(rest)
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
         return self._changes.run(self._site.receive, message)
 
-    def leave(self) -> tuple[tuple[UpMessage, ...], Sync]:
+    def leave(self) -> tuple[tuple[UpMessage, ...], Totals]:
         """All that was not reported, and what goes into the `FamilyLeave`."""
         *reports, last = self._changes.run(self._site.leave)
-        if not isinstance(last, Sync):
+        if not isinstance(last, Totals):
             raise TypeError(last)
         return tuple(reports), last
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from countless.client.kinds.member import Effect, Member
+from countless.client.kinds.member import ItemEffect, Member
 from countless.core.messages import DownMessage, SetTrigger, SiteId, Snapshot, StartRound, UpMessage
 from countless.wire.frames import CounterRejected, DownItem, Join, Leave, LeaveAck, Rejoin, UpItem
 from countless.wire.keys import Key
@@ -77,20 +77,20 @@ class CounterMember(Member[int]):
     def _note_sent(self, *counts: int) -> None:
         self.sent = max([self.sent or 0, *counts])
 
-    def receive(self, item: DownItem, site_id: SiteId) -> Effect:
+    def receive(self, item: DownItem, site_id: SiteId) -> ItemEffect:
         if isinstance(item, StartRound | SetTrigger):
             if self._counter.open and (replies := self._counter.receive(item)):
                 self.queue(replies)
         elif isinstance(item, LeaveAck):
-            return Effect.LEFT
+            return ItemEffect.LEFT
         elif isinstance(item, CounterRejected):
             self.rejected = item.reason
-            return Effect.REJECTED
+            return ItemEffect.REJECTED
         elif isinstance(item, Rejoin):
             self._counter.reset(site_id, None)
             self.joined, self.sent = False, None
-            return Effect.RESET
-        return Effect.NONE
+            return ItemEffect.RESET
+        return ItemEffect.NONE
 
     def renew(self, site_id: SiteId, known: int | None, complete: bool) -> None:
         self._counter.reset(site_id, self._counter.count if complete else known or 0)

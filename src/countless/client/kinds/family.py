@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from countless.client.kinds.member import Effect, Member
-from countless.core.family.messages import DownMessage, Report, Resend, Sync, UpMessage
+from countless.client.kinds.member import ItemEffect, Member
+from countless.core.family.messages import DownMessage, LabelReport, Resend, Totals, UpMessage
 from countless.core.family.rule import FamilyRule
 from countless.core.family.site import LABEL_CAP
 from countless.core.messages import SiteId
@@ -40,12 +40,12 @@ class FamilyState(Protocol):
     def active(self) -> bool:
         """True if there is anything to report, or was."""
 
-    def resume(self) -> tuple[Sync, tuple[UpMessage, ...]]:
+    def resume(self) -> tuple[Totals, tuple[UpMessage, ...]]:
         """The messages that begin a new connection."""
 
     def receive(self, message: DownMessage) -> tuple[UpMessage, ...]: ...
 
-    def leave(self) -> tuple[tuple[UpMessage, ...], Sync]: ...
+    def leave(self) -> tuple[tuple[UpMessage, ...], Totals]: ...
 
     def renew(self, known: KnownFamily | None) -> None:
         """Continue as a new incarnation with the events that are not known."""
@@ -62,13 +62,13 @@ class _Queue:
 
     def __init__(self, messages: Sequence[UpMessage] = ()) -> None:
         self.counts: dict[str, int] = {}
-        self.last: Report | None = None
-        self.sync: Sync | None = None
+        self.last: LabelReport | None = None
+        self.sync: Totals | None = None
         self.add(messages)
 
     def add(self, messages: Sequence[UpMessage]) -> None:
         for message in messages:
-            if isinstance(message, Report):
+            if isinstance(message, LabelReport):
                 self.counts.update(message.counts)
                 self.last = message
             else:
@@ -139,25 +139,25 @@ class FamilyMember(Member[KnownFamily]):
         before.counts.update(counts)
         self.sent = KnownFamily(max(before.total, total), counts=before.counts)
 
-    def receive(self, item: DownItem, site_id: SiteId) -> Effect:
+    def receive(self, item: DownItem, site_id: SiteId) -> ItemEffect:
         if isinstance(item, FamilySteps | FamilyResend):
             if replies := self._family.receive(down_message(item)):
                 self.queue(replies)
-            return Effect.RESEND if isinstance(item, FamilyResend) else Effect.NONE
+            return ItemEffect.RESEND if isinstance(item, FamilyResend) else ItemEffect.NONE
         if isinstance(item, FamilyLeaveAck):
-            return Effect.LEFT
+            return ItemEffect.LEFT
         if isinstance(item, LabelCap):
             self._family.limit_labels(item.cap)
         elif isinstance(item, FamilyRejected):
             self.rejected = item.reason
             self._forget()
-            return Effect.REJECTED
+            return ItemEffect.REJECTED
         elif isinstance(item, FamilyReset):
             self._family.reset()
             self.sent = None
             self._forget()
-            return Effect.RESET
-        return Effect.NONE
+            return ItemEffect.RESET
+        return ItemEffect.NONE
 
     def _forget(self) -> None:
         self.joined = False

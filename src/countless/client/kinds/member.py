@@ -12,7 +12,7 @@ from countless.wire.keys import Key
 K = TypeVar("K")  # how much of it a coordinator knows
 
 
-class Effect(Enum):
+class ItemEffect(Enum):
     """The effect of an item on the session."""
 
     NONE = "the member has done everything"
@@ -72,7 +72,7 @@ class Member(ABC, Generic[K]):
         """The last items. Everything was counted."""
 
     @abstractmethod
-    def receive(self, item: DownItem, site_id: SiteId) -> Effect: ...
+    def receive(self, item: DownItem, site_id: SiteId) -> ItemEffect: ...
 
     @abstractmethod
     def renew(self, site_id: SiteId, known: K | None, complete: bool) -> None:

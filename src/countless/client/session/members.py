@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from countless.client.kinds.member import AnyMember, Effect
+from countless.client.kinds.member import AnyMember, ItemEffect
 from countless.client.session.windows import SessionWindows
 from countless.core.messages import SiteId
 from countless.wire.families import KnownFamily
@@ -217,19 +217,19 @@ class SessionMembers:
 
     # What the coordinator sends
 
-    def receive(self, item: DownItem, site_id: SiteId) -> Effect:
+    def receive(self, item: DownItem, site_id: SiteId) -> ItemEffect:
         """The first field of an item is the name of its member; those that nobody has are ignored."""
         member = self._by_text.get(str(item[0]))
         if member is None:
-            return Effect.NONE
+            return ItemEffect.NONE
         effect, key = member.receive(item, site_id), member.key
-        if effect is Effect.LEFT and (self._leaving or key.is_window):  # all but windows leave with the client
+        if effect is ItemEffect.LEFT and (self._leaving or key.is_window):  # all but windows leave with the client
             self._has_left(key)
-        elif member.rejected is not None and effect is Effect.REJECTED:
+        elif member.rejected is not None and effect is ItemEffect.REJECTED:
             if self.windows.reject(key, self._clock()):
                 self._rejections.warn(key.in_words, member.rejected)
             self._rejected[key] = member.rejected
-        elif effect in (Effect.RESET, Effect.RESEND):
+        elif effect in (ItemEffect.RESET, ItemEffect.RESEND):
             self.windows.leave_again(key)
         return effect
 

@@ -12,7 +12,7 @@ from enum import Enum
 from threading import RLock
 
 from countless.client.kinds.budget import BudgetState, SessionBudgets
-from countless.client.kinds.member import AnyMember, Effect
+from countless.client.kinds.member import AnyMember, ItemEffect
 from countless.client.session.contact import Contact
 from countless.client.session.members import Known, SessionMembers, known_of
 from countless.client.session.windows import WindowsState
@@ -328,7 +328,7 @@ class SiteSession:
                 members.receive_all(item, self.site_id)
         else:
             for members in self._members.values():
-                if members.receive(item, self.site_id) is Effect.RESEND:
+                if members.receive(item, self.site_id) is ItemEffect.RESEND:
                     self._on_resend()
             self._check_all_left()
 

@@ -15,17 +15,17 @@ from countless.core.answer import STATE_TABLE, State
 from countless.core.family.answer import LabelCount, Top, interval, top_of
 from countless.core.family.messages import (
     OVERFLOW,
-    DebugState,
     DownMessage,
-    Member,
+    FamilyDebugState,
+    FamilyEntry,
+    LabelReport,
     Outbox,
-    PersistentState,
-    Report,
+    PersistentFamily,
     Resend,
     SavedMember,
     SetSteps,
     Steps,
-    Sync,
+    Totals,
     UpMessage,
 )
 from countless.core.messages import SiteId, SiteName
@@ -61,7 +61,7 @@ class FamilyCoordinator:
         expected_sites: int = 0,
         fleet: Iterable[SiteId] = (),
         cap: int = MAX_LABELS,
-        saved_state: PersistentState | None = None,
+        saved_state: PersistentFamily | None = None,
     ) -> None:
         self.family = family
         self.cap = cap
@@ -69,7 +69,7 @@ class FamilyCoordinator:
         self.round = 0
         self.steps = Steps()
         self.lost = 0  # sites that were given up: they may have counted events that they had not reported
-        self._members = {site_id: Member() for site_id in fleet}
+        self._members = {site_id: FamilyEntry() for site_id in fleet}
         self._expected = expected_sites
         self._slots = max(1, expected_sites, len(self._members))
         self._total = 0
@@ -77,7 +77,7 @@ class FamilyCoordinator:
         self._held_back = Steps(0, 0)  # the sums of `steps - 1`: what sites may not have reported
         self._departed: dict[SiteId, None] = {}
         self._unreachable: dict[SiteId, None] = {}
-        self._awaiting: dict[SiteId, int] = {}  # sites whose Sync is awaited, with the first round that awaits it
+        self._awaiting: dict[SiteId, int] = {}  # sites whose Totals is awaited, with the first round that awaits it
         self._untold: dict[SiteId, None] = {}  # sites that were not sent the steps of this round
         if saved_state is not None:
             self._load(saved_state)
@@ -148,7 +148,7 @@ class FamilyCoordinator:
         return ((site_id, SavedMember(each.steps, each.total, each.counts)) for site_id, each in self._members.items())
 
     def awaited(self, site_id: SiteId) -> int | None:
-        """The first round since which a Sync of a site is awaited; None: none is."""
+        """The first round since which a Totals of a site is awaited; None: none is."""
         return self._awaiting.get(site_id)
 
     @property
@@ -156,25 +156,25 @@ class FamilyCoordinator:
         return self._slots
 
     @property
-    def saved_state(self) -> PersistentState:
+    def saved_state(self) -> PersistentFamily:
         members = {site: SavedMember(each.steps, each.total, dict(each.counts)) for site, each in self._members.items()}
         departed = tuple(self._departed)
-        return PersistentState(
+        return PersistentFamily(
             self.round, self.steps, self._slots, self._total, dict(self._counts), members, departed, self.lost
         )
 
-    def _load(self, saved: PersistentState) -> None:
+    def _load(self, saved: PersistentFamily) -> None:
         self.round, self.steps, self._slots, self._total, counts, members, departed, self.lost = saved
         self._counts = dict(counts)
         self._departed = dict.fromkeys(departed)
         for site_id, each in members.items():
-            self._members[site_id] = member = Member(each.total, each.counts)
+            self._members[site_id] = member = FamilyEntry(each.total, each.counts)
             self._set_steps(member, each.steps)
             self._awaiting[site_id] = self.round
 
-    def debug_state(self) -> DebugState:
+    def debug_state(self) -> FamilyDebugState:
         """A copy of what the answers do not show, for tests."""
-        return DebugState(
+        return FamilyDebugState(
             {site_id: member.steps for site_id, member in self._members.items()},
             tuple(self._departed),
             tuple(self._awaiting),
@@ -204,17 +204,17 @@ class FamilyCoordinator:
     # Inputs
 
     def recover(self) -> Outbox:
-        """Nothing is asked after a restart: each site sends a `Sync` when it joins again."""
+        """Nothing is asked after a restart: each site sends a `Totals` when it joins again."""
         return []
 
-    def join(self, site_id: SiteId, sync: Sync) -> Outbox:
+    def join(self, site_id: SiteId, sync: Totals) -> Outbox:
         """A site that is new, or whose connection is."""
         self._require_possible(sync)
         require_restored_round(sync.round, self.round)
         if site_id in self._departed:
             return []
         is_new = site_id not in self._members
-        member = self._members.setdefault(site_id, Member())
+        member = self._members.setdefault(site_id, FamilyEntry())
         self._set_steps(member, member.steps.at_least(sync.steps))
         if self.is_foreign(sync):
             self._renumber(sync.round + 1)
@@ -227,7 +227,7 @@ class FamilyCoordinator:
             self._awaiting[site_id] = asked_in
         return outbox
 
-    def is_foreign(self, sync: Sync) -> bool:
+    def is_foreign(self, sync: Totals) -> bool:
         """True if the round is not one of this coordinator: its state was restored from an older copy. A round of the
         same number may have had other steps.
         """
@@ -244,7 +244,7 @@ class FamilyCoordinator:
             raise ProtocolError(f"{site_id} sent a message of round {message.round}; the present one is {self.round}")
         return self._receive(site_id, self._members[site_id], message)
 
-    def leave(self, site_id: SiteId, sync: Sync) -> Outbox:
+    def leave(self, site_id: SiteId, sync: Totals) -> Outbox:
         """A site has reported everything, and departs. If a report was lost it stays, and is asked for it again."""
         outbox = self.receive(site_id, sync)
         member = self._members.get(site_id)
@@ -259,7 +259,8 @@ class FamilyCoordinator:
         `lost`: the rest will not be reported.
         """
         if site_id not in self._departed:
-            member = self._members.setdefault(site_id, Member())  # it may have sent its join, and this was overtaken
+            # it may have sent its join, and this was overtaken
+            member = self._members.setdefault(site_id, FamilyEntry())
             self.lost += lost
             self._remove(site_id, member)
         return self._proceed()
@@ -280,14 +281,14 @@ class FamilyCoordinator:
 
     def absorb(self, counts: Mapping[str, int], total: int) -> None:
         """Events of sites that have departed, from elsewhere: of a window that is not kept any more."""
-        self._merge(Member(), counts.items())
+        self._merge(FamilyEntry(), counts.items())
         self._total += total
 
     def forget(self, site_id: SiteId) -> None:
         """Do not remember that a site has departed: the owner sees to it that nothing of it is received again."""
         self._departed.pop(site_id, None)
 
-    def _receive(self, site_id: SiteId, member: Member, message: UpMessage) -> Outbox:
+    def _receive(self, site_id: SiteId, member: FamilyEntry, message: UpMessage) -> Outbox:
         self._merge_total(member, message)
         if message.round == self.round:
             self._set_steps(member, self.steps)
@@ -297,7 +298,7 @@ class FamilyCoordinator:
             self._untold[site_id] = None
         self._unreachable.pop(site_id, None)
         outbox: Outbox = []
-        if isinstance(message, Report):
+        if isinstance(message, LabelReport):
             self._merge(member, message.counts)
         elif member.reported < message.reported:
             outbox.append((site_id, Resend(self.family)))
@@ -305,7 +306,7 @@ class FamilyCoordinator:
 
     # What follows
 
-    def _merge(self, member: Member, counts: Iterable[tuple[str, int]]) -> None:
+    def _merge(self, member: FamilyEntry, counts: Iterable[tuple[str, int]]) -> None:
         for label, count in counts:
             gain = count - member.counts.get(label, 0)
             if gain > 0:
@@ -314,7 +315,7 @@ class FamilyCoordinator:
                 member.counts[label] = count
                 member.reported += gain
 
-    def _merge_total(self, member: Member, message: UpMessage) -> None:
+    def _merge_total(self, member: FamilyEntry, message: UpMessage) -> None:
         gain = message.total - member.total
         if gain > 0:
             member.total += gain
@@ -347,7 +348,7 @@ class FamilyCoordinator:
             self._start_round(max(sites, min(self._slots, sites * 5 // 4)))
         if not self._untold:
             return []
-        # A site that owes the Sync of an earlier round is asked for that of this one, which is all that counts now.
+        # A site that owes the Totals of an earlier round is asked for that of this one, which is all that counts now.
         asked = [
             each
             for each in self._untold
@@ -368,14 +369,14 @@ class FamilyCoordinator:
         self._set_steps(member, member.steps.at_least(self.steps))
         return site_id, SetSteps(self.family, self.round, self.steps, confirm)
 
-    def _set_steps(self, member: Member, steps: Steps) -> None:
+    def _set_steps(self, member: FamilyEntry, steps: Steps) -> None:
         before, member.steps = member.steps, steps
         held_back = self._held_back
         self._held_back = Steps(
             held_back.label + steps.label - before.label, held_back.total + steps.total - before.total
         )
 
-    def _remove(self, site_id: SiteId, member: Member) -> None:
+    def _remove(self, site_id: SiteId, member: FamilyEntry) -> None:
         self._set_steps(member, Steps())
         del self._members[site_id]
         self._departed[site_id] = None
@@ -385,6 +386,6 @@ class FamilyCoordinator:
     def _require_possible(self, message: UpMessage) -> None:
         if message.family != self.family:
             raise ProtocolError(f"a message for family {message.family!r} reached the coordinator of {self.family!r}")
-        counts = (count for _, count in message.counts) if isinstance(message, Report) else (message.reported,)
+        counts = (count for _, count in message.counts) if isinstance(message, LabelReport) else (message.reported,)
         if message.total < self._least_total or any(count < 0 for count in counts):
             raise ProtocolError(f"{message} has a negative count")

@@ -7,7 +7,7 @@ from itertools import accumulate
 from math import ceil, inf, isfinite, log
 from typing import NamedTuple
 
-from countless.core.family.messages import OVERFLOW, Sync, UpMessage
+from countless.core.family.messages import OVERFLOW, Totals, UpMessage
 from countless.core.family.site import NO_MESSAGES, FamilySite
 from countless.errors import InvalidParameter
 
@@ -37,8 +37,8 @@ class BucketSite(FamilySite):
         """Include labels that were never reported: a report says that no more than `_pending_total` is held back."""
         return self._report(list(self._pending))
 
-    def sync(self) -> Sync:
-        return Sync(self.family, self.round, self.steps, self.total, self.reported)
+    def sync(self) -> Totals:
+        return Totals(self.family, self.round, self.steps, self.total, self.reported)
 
 
 class Buckets:

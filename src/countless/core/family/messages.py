@@ -1,7 +1,7 @@
 """The four messages of a family, and what its coordinator knows of a site and saves.
 
 Counts are cumulative and merged by maximum, so a message may be lost, repeated or overtaken without harm. `reported` in
-a `Sync` is the sum over all labels of what the site has reported: if the coordinator knows less, a report was lost. The
+`Totals` is the sum over all labels of what the site has reported: if the coordinator knows less, a report was lost. The
 sender, a `SiteId`, is known from the connection.
 """
 
@@ -27,7 +27,7 @@ class Steps(NamedTuple):
         return Steps(max(self.label, other.label), max(self.total, other.total), other.exact)
 
 
-class Report(NamedTuple):
+class LabelReport(NamedTuple):
     """Up: counts of labels, and the count of all labels together."""
 
     family: str
@@ -36,7 +36,7 @@ class Report(NamedTuple):
     total: int
 
 
-class Sync(NamedTuple):
+class Totals(NamedTuple):
     """Up: the steps in force, the exact count of all labels together, and the sum of all counts in reports."""
 
     family: str
@@ -47,7 +47,7 @@ class Sync(NamedTuple):
 
 
 class SetSteps(NamedTuple):
-    """Down: report at these steps from now on, and if `confirm`, reply with a `Sync`."""
+    """Down: report at these steps from now on, and if `confirm`, reply with a `Totals`."""
 
     family: str
     round: int
@@ -61,12 +61,12 @@ class Resend(NamedTuple):
     family: str
 
 
-UpMessage = Report | Sync
+UpMessage = LabelReport | Totals
 DownMessage = SetSteps | Resend
 Outbox = list[tuple[SiteId, DownMessage]]
 
 
-class Member:
+class FamilyEntry:
     """One incarnation of a site."""
 
     __slots__ = ("counts", "exact", "reported", "round", "steps", "total")
@@ -85,7 +85,7 @@ class SavedMember(NamedTuple):
     counts: Mapping[str, int]
 
 
-class PersistentState(NamedTuple):
+class PersistentFamily(NamedTuple):
     """All that must survive a restart. The owner saves it before it sends what an input returned."""
 
     round: int
@@ -98,7 +98,7 @@ class PersistentState(NamedTuple):
     lost: int
 
 
-class DebugState(NamedTuple):
+class FamilyDebugState(NamedTuple):
     members: dict[SiteId, Steps]  # the highest steps that may be in force
     departed: tuple[SiteId, ...]
     awaiting: tuple[SiteId, ...]

@@ -5,8 +5,8 @@ Every input returns the messages it causes.
 | received                       | effect                                                                        |
 |--------------------------------|-------------------------------------------------------------------------------|
 | `SetSteps` of an earlier round | none                                                                          |
-| `SetSteps` again               | none; a `Sync` to confirm                                                     |
-| `SetSteps`                     | adopted; labels that have grown by the step are reported; a `Sync` to confirm |
+| `SetSteps` again               | none; a `Totals` to confirm                                                     |
+| `SetSteps`                     | adopted; labels that have grown by the step are reported; a `Totals` to confirm |
 | `Resend`                       | every label that was reported before, again                                   |
 
 On a new connection the owner sends `resume()`.
@@ -14,7 +14,7 @@ On a new connection the owner sends `resume()`.
 
 from collections.abc import Mapping
 
-from countless.core.family.messages import OVERFLOW, DownMessage, Report, Resend, Steps, Sync, UpMessage
+from countless.core.family.messages import OVERFLOW, DownMessage, LabelReport, Resend, Steps, Totals, UpMessage
 from countless.core.site import require_increment
 from countless.errors import InvalidParameter, ProtocolError
 
@@ -35,7 +35,7 @@ class FamilySite:
 
     >>> site = FamilySite("requests")
     >>> site.add("a", 3)
-    (Report(family='requests', round=0, counts=(('a', 3),), total=3),)
+    (LabelReport(family='requests', round=0, counts=(('a', 3),), total=3),)
     """
 
     __slots__ = ("_pending", "_pending_total", "_reported", "cap", "family", "reported", "round", "steps", "total")
@@ -108,15 +108,15 @@ class FamilySite:
         return (*due, self.sync()) if message.confirm else due
 
     def resume(self) -> tuple[UpMessage, ...]:
-        """For a new connection: a `Sync`, which the owner gives to `FamilyCoordinator.join`, and what follows it."""
+        """For a new connection: a `Totals`, which the owner gives to `FamilyCoordinator.join`, and what follows it."""
         return self.sync(), *self._start_round()
 
-    def sync(self) -> Sync:
+    def sync(self) -> Totals:
         self._pending_total = 0
-        return Sync(self.family, self.round, self.steps, self.total, self.reported)
+        return Totals(self.family, self.round, self.steps, self.total, self.reported)
 
     def leave(self) -> tuple[UpMessage, ...]:
-        """All that was not reported, and a `Sync`, which the owner gives to `FamilyCoordinator.leave`."""
+        """All that was not reported, and a `Totals`, which the owner gives to `FamilyCoordinator.leave`."""
         return (*self._report(self._grown(1)), self.sync())
 
     def _count(self, label: str, n: int) -> tuple[UpMessage, ...]:
@@ -136,7 +136,7 @@ class FamilySite:
     def _grown(self, by: int) -> list[str]:
         return [label for label, pending in self._pending.items() if pending >= by]
 
-    def _report(self, labels: list[str]) -> tuple[Report, ...]:
+    def _report(self, labels: list[str]) -> tuple[LabelReport, ...]:
         if not labels:  # nothing is sent, so the total stays pending
             return ()
         for label in labels:
@@ -149,10 +149,10 @@ class FamilySite:
         self._reported[label] = self._reported.get(label, 0) + n
         self.reported += n
 
-    def _reports(self, labels: list[str]) -> tuple[Report, ...]:
+    def _reports(self, labels: list[str]) -> tuple[LabelReport, ...]:
         counts = tuple((label, self._reported[label]) for label in labels)
         parts = (counts[start : start + MAX_COUNTS] for start in range(0, len(counts), MAX_COUNTS))
-        return tuple(Report(self.family, self.round, part, self._reported_total) for part in parts)
+        return tuple(LabelReport(self.family, self.round, part, self._reported_total) for part in parts)
 
     @property
     def _reported_total(self) -> int:

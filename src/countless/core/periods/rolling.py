@@ -22,7 +22,7 @@ from countless.core.periods.spans import SpanCount
 from countless.core.periods.window import WindowState
 
 
-class Record(NamedTuple):
+class TotalRecord(NamedTuple):
     """The answer that was published at a moment. `holds`: every site could be reached, so `upper` is an upper bound."""
 
     time: float
@@ -32,10 +32,11 @@ class Record(NamedTuple):
     holds: bool
 
 
-def count_since(records: Sequence[Record], then: float) -> SpanCount:
+def count_since(records: Sequence[TotalRecord], then: float) -> SpanCount:
     """The count from `then` to the time of the last record. There is at least one; they are given oldest first.
 
-    >>> records = [Record(0, 100, 90, 110, True), Record(60, 200, 190, 210, True), Record(90, 300, 290, 310, True)]
+    >>> numbers = (0, 100, 90, 110), (60, 200, 190, 210), (90, 300, 290, 310)
+    >>> records = [TotalRecord(*each, holds=True) for each in numbers]
     >>> count_since(records, then=60)[2:5], count_since(records, then=30)[2:5]
     ((80, 100, 120), (80, 150, 220))
     """
@@ -45,7 +46,7 @@ def count_since(records: Sequence[Record], then: float) -> SpanCount:
 class PastTotals:
     """Bounds of the total at any moment up to the last record, for counts of many spans."""
 
-    def __init__(self, records: Sequence[Record]) -> None:
+    def __init__(self, records: Sequence[TotalRecord]) -> None:
         """There is at least one record; they are given oldest first."""
         self.first, self.last = records[0], records[-1]
         self._records = records

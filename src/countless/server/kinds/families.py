@@ -12,7 +12,7 @@ remembered as for windows of counters: by one tombstone for each site and family
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from countless.core.family.messages import Outbox, Report, SavedMember, SetSteps
+from countless.core.family.messages import LabelReport, Outbox, SavedMember, SetSteps
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
@@ -113,7 +113,7 @@ class Families(Kind):
             return self._members.dispatch(family, outbox)
         return self._on_leave(session, connection, family, item)
 
-    def _on_report(self, session: Session, family: TrackedFamily, report: Report) -> None:
+    def _on_report(self, session: Session, family: TrackedFamily, report: LabelReport) -> None:
         site_id, known = session.site_id, family.coordinator.known
         member, labels = family.coordinator.saved_member(site_id), len(known)
         counts = {} if member is None else member.counts

@@ -10,7 +10,7 @@ from countless.core.answer import State
 from countless.core.family.answer import LabelCounts, Top
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks
-from countless.core.family.messages import OVERFLOW, PersistentState, SavedMember, Steps
+from countless.core.family.messages import OVERFLOW, PersistentFamily, SavedMember, Steps
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId, SiteName
 from countless.core.periods.window import TotalAnswer
@@ -65,9 +65,9 @@ class SavedFamily(NamedTuple):
         return cls(value_of(key, rows, "state", FamilyFields), labels, members)
 
     @property
-    def state(self) -> PersistentState:
+    def state(self) -> PersistentFamily:
         _, number, steps, slots, total, lost, _ = self.fields
-        return PersistentState(number, steps, slots, total, self.labels, self.members, (), lost)
+        return PersistentFamily(number, steps, slots, total, self.labels, self.members, (), lost)
 
 
 class LabelReader:

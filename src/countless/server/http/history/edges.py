@@ -8,23 +8,23 @@ from array import array
 from collections.abc import Iterator
 from itertools import pairwise
 
-from countless.core.periods.rolling import Record
+from countless.core.periods.rolling import TotalRecord
 
 LENGTHS_S = {"minute": 60, "hour": 3600, "day": 86_400}
 SHORTEST_S = LENGTHS_S["minute"]
 BARS = {"minute": 60, "hour": 48, "day": 31}
 _MAX_AGES_S = {LENGTHS_S[per] * (number + 1): LENGTHS_S[per] for per, number in BARS.items()}  # to the length of a cell
 _MAX_ROWS = 180
-_WIDTH = len(Record._fields)
+_WIDTH = len(TotalRecord._fields)
 
 
 class Edges:
     """Records, oldest first. A record says what the total was at an edge: lower <= N(edge) <= upper.
 
     >>> edges = Edges()
-    >>> edges.add(Record(59.5, 10, 9, 11, True), Record(60.5, 20, 19, 21, True))
+    >>> edges.add(TotalRecord(59.5, 10, 9, 11, True), TotalRecord(60.5, 20, 19, 21, True))
     >>> list(edges)
-    [Record(time=60.0, estimate=15.0, lower=9.0, upper=21.0, holds=1.0)]
+    [TotalRecord(time=60.0, estimate=15.0, lower=9.0, upper=21.0, holds=1.0)]
     """
 
     __slots__ = ("_numbers",)
@@ -32,10 +32,10 @@ class Edges:
     def __init__(self) -> None:
         self._numbers = array("d")
 
-    def __iter__(self) -> Iterator[Record]:
-        return map(Record._make, zip(*(self._numbers[index::_WIDTH] for index in range(_WIDTH)), strict=True))
+    def __iter__(self) -> Iterator[TotalRecord]:
+        return map(TotalRecord._make, zip(*(self._numbers[index::_WIDTH] for index in range(_WIDTH)), strict=True))
 
-    def add(self, before: Record, now: Record) -> None:
+    def add(self, before: TotalRecord, now: TotalRecord) -> None:
         """What was known at two moments. Only if there is an edge between them, something is kept."""
         for edge in dict.fromkeys(now.time // length * length for length in reversed(LENGTHS_S.values())):
             if before.time < edge:

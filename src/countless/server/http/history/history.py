@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from countless.clock import Clock, steady_clock
 from countless.core.answer import State
-from countless.core.periods.rolling import Record
+from countless.core.periods.rolling import TotalRecord
 from countless.server.http.history.counter_sums import CounterSum, by_counter
 from countless.server.http.history.edges import SHORTEST_S, Edges
 from countless.server.http.history.family_parts import family_parts
@@ -166,17 +166,20 @@ class History:
         if past is not None:
             self._edges.add(past, self._record(now))
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[TotalRecord]:
         """For rolling counts. The last one is of the time of the last call of `record`."""
-        *columns, states = (self.points.column(index) for index in range(len(Record._fields)))
-        found = [*map(Record._make, zip(*columns, [state in _HOLDS for state in states], strict=True)), *self._edges]
+        *columns, states = (self.points.column(index) for index in range(len(TotalRecord._fields)))
+        found = [
+            *map(TotalRecord._make, zip(*columns, [state in _HOLDS for state in states], strict=True)),
+            *self._edges,
+        ]
         found.sort()
         return [*found, self._record(self.recorded_at)]
 
-    def _record(self, moment: float) -> Record:
+    def _record(self, moment: float) -> TotalRecord:
         """The last answer, as it was at this moment."""
         _, *numbers, state = self.points.last
-        return Record._make((moment, *numbers, state in _HOLDS))
+        return TotalRecord._make((moment, *numbers, state in _HOLDS))
 
     def shift(self, seconds: float) -> None:
         self.recorded_at += seconds
