@@ -146,7 +146,8 @@ def modules_of_a_report() -> list[str]:
         threading.setprofile(None)
         sys.setprofile(None)
     files = set.intersection(*({file for file, _ in report} for report in reports))
-    return sorted(str(Path(file).relative_to(SOURCE)) for file in files if Path(file).is_relative_to(SOURCE))
+    package = Path(countless.__file__).parent
+    return sorted(str(Path(file).relative_to(package)) for file in files if Path(file).is_relative_to(package))
 
 
 class _Page:

@@ -137,12 +137,12 @@ class Truth:
                 self._check_top(family, labels, share)
             return
         values = sorted(Counter({int(label): n for label, n in labels.items()}).elements())  # numbers of their buckets
-        for found in family.quantiles((0.1, 0.5, 0.9)):
+        for found in family.quantiles((0.1, 0.5, 0.9), family.published):
             exact = family.rule.buckets.middle(values[max(1, ceil(Fraction(repr(found.q)) * len(values))) - 1])
             _require(found.lower <= exact <= found.upper, f"{found} of {family.name}, in truth {exact}")
 
     def _check_top(self, family: TrackedFamily, labels: Counter[str], share: float) -> None:
-        listed, total = {each.label or "" for each in family.top(share).labels}, labels.total()
+        listed, total = {each.label or "" for each in family.published.top(share).labels}, labels.total()
         missing = {label for label, n in labels.items() if label and n >= share * total} - listed
         _require(not missing, f"{missing} are not in the top of {family.name}")
         if not family.published.counts.get(OVERFLOW):

@@ -6,8 +6,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily
 from starlette.datastructures import State
 
-from countless.server.http.monitoring.metrics import ServerCollector
-from countless.server.http.monitoring.process_metrics import process_metrics
+from countless.server.http.monitoring import ServerCollector, process_metrics
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore

@@ -25,7 +25,7 @@ def windows(world: World) -> dict[int, tuple[float, WindowState]]:
     """By minute, counted from the first: the lower bound that readers see."""
     counter = world.counter(HITS)
     assert counter is not None
-    return {window.period - MINUTE: (window.lower, window.state) for window in counter.windows()}
+    return {window.period - MINUTE: (window.lower, window.state) for window in counter.youngest()}
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from countless.probe import local_url
-from countless.server.http.monitoring.probes import PROBES
+from countless.server.http.monitoring import PROBES
 from countless.server.settings import PORT, Settings, load_settings
 from countless.token_file import SERVICE_RUNTIME_DIR, SERVICE_STATE_DIR
 from support.commands import command_of

@@ -7,7 +7,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from countless.server.app import build_app
-from countless.server.refused_sites import FORGET_AFTER_S, MAX_ADDRESSES, RefusedSites
+from countless.server.connection import FORGET_AFTER_S, MAX_ADDRESSES, RefusedSites
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from countless.server.certificates import reload_certificate
+from countless.server.serve import reload_certificate
 from countless.server.settings import Settings
 from countless.systemd import notify, watchdog_interval_s
 from support.agent import Agent

@@ -331,7 +331,7 @@ class World:
         return sum(self.truth.get(counter, {}).get(period, 0) for counter in self._counters_at(home))
 
     def _check_windows(self, home: str, counter: WindowedCounter) -> None:
-        for window in counter.windows():
+        for window in counter.youngest():
             true = self._true(home, window.period)
             if window.state is WindowState.CLOSED:
                 self._check_closed(home, window)
@@ -398,7 +398,7 @@ class World:
                 raise Broken(f"{home} has {counter.known_total} of {everything} events; {unseen} are lost")
             if any(self.windowed(home).open):
                 raise Broken(f"windows of {home} are open: {sorted(counter.open)}")
-            for window in counter.windows():
+            for window in counter.youngest():
                 unseen_here = sum(self.unseen.get(each, {}).get(window.period, 0) for each in series)
                 if window.estimate != self._true(home, window.period) - unseen_here:
                     raise Broken(f"{window} has {self._true(home, window.period)} events, {unseen_here} unseen")

@@ -18,8 +18,7 @@ from starlette.applications import Starlette
 from countless import __version__
 from countless.errors import MissingExtra
 from countless.server.audit import AuditLog
-from countless.server.http.access.auth import Access
-from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
+from countless.server.http.access.auth import SAVE_USES_S, Access, check_tokens
 from countless.server.http.application import coordinator_app, set_state
 from countless.server.http.history.history import Recorder
 from countless.server.settings import STATE_FILE, Settings

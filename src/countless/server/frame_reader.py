@@ -1,10 +1,10 @@
 """Passes the frames of one session to the site server, long ones in slices, with WebSockets and with NATS."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
-from countless.server.connection import Connection
-from countless.server.rate_limit import RateLimit
+from countless.server.connection import Connection, RateLimit
 from countless.server.sessions.session_table import Session
 from countless.server.site_server import SiteServer
 from countless.wire.frames import UpItem, decode_up
@@ -13,6 +13,16 @@ MAX_SHORT_BYTES = 4_096  # of a frame: its items are handled in one go, at most 
 # Of a longer frame, in one turn of the loop: 5 ms, if each of them begins a counter. A save, or a heartbeat, behind a
 # broker takes ten turns.
 ITEMS_PER_SLICE = 50
+
+# An ASGI extension by which the fast path (`http/sockets/fast_websocket.py`) hands payloads over without a queue
+
+Receiver = Callable[[bytes], float]  # takes a payload; returns for how many seconds nothing more is to be read
+RECEIVER = "countless.receiver"  # in scope["extensions"]: a function that takes the Receiver, or None at the end
+# In scope["extensions"]: a function that takes a Hold. What a connection holds, of messages that are incomplete or not
+# read yet, is told to it as it changes; if it returns False, the connection is closed.
+Hold = Callable[[int], bool]
+HOLD = "countless.hold"
+ERROR = "countless.error"  # in a `websocket.receive` event: what the receiver raised
 
 
 class ClosableConnection(Connection, Protocol):

@@ -24,7 +24,6 @@ from countless.http_protocol import http_protocol
 from countless.server import logs
 from countless.server.app import build_app, require_nats
 from countless.server.audit import AuditLog
-from countless.server.certificates import reload_certificate
 from countless.server.http.routes import MAX_BODY_BYTES
 from countless.server.http.sockets.fast_websocket import FastWebSocketProtocol
 from countless.server.logs import LOG_FORMATS, LOG_LEVELS
@@ -122,6 +121,28 @@ def _require_certificates(settings: Settings) -> None:
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(filter(None, (settings.tls_cert, settings.tls_key, settings.tls_client_ca)))
         raise InvalidParameter("tls_cert", files, f"PEM files that fit together ({error})") from None
+
+
+def reload_certificate(context: ssl.SSLContext | None, settings: Settings) -> bool:
+    """Read renewed certificates, for new connections. True if the files were read. If they can't be used, the old
+    certificate stays, and that is logged.
+
+    Authorities of clients (`tls_client_ca`) are added, and none is removed: that needs a restart.
+    """
+    if context is None:
+        log.warning("SIGHUP ignored, no certificate to read again: tls_cert is not set")
+        return False
+    try:
+        # First in another context: a key that does not fit would leave this one with half of the new files.
+        for each in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
+            each.load_cert_chain(settings.tls_cert, settings.tls_key)
+            if settings.tls_client_ca:
+                each.load_verify_locations(settings.tls_client_ca)
+    except OSError as error:  # ssl.SSLError is one
+        log.warning("certificate not reloaded, old one stays: file=%s error=%s", settings.tls_cert, error)
+        return False
+    log.warning("certificate reloaded: file=%s", settings.tls_cert)
+    return True
 
 
 @contextmanager

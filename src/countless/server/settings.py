@@ -4,7 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from countless.core.family.rule import FamilyRule
 from countless.core.parameters import require_alpha, require_probability, seconds
 from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter, UnknownName
@@ -54,6 +55,12 @@ class Config:
     adversary: str = "adaptive"
     label_cap: int = 2000
     windows: WindowRule | None = None
+
+    def changed(self, given: Mapping[str, Any], windows: WindowRule | None) -> "Config":
+        return replace(self, **given, windows=windows)
+
+
+Spec = Config | FamilyRule  # what an operator chooses for a counter, or for a family
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,16 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 """
 
 import asyncio
+from collections import ChainMap, deque
 from collections import Counter as Tally
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic, time
+from typing import Any
 
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
-from countless.server.connection import Connection
+from countless.server.connection import Connection, RefusedSites, Turns
 from countless.server.kinds.budgets import Budgets
 from countless.server.kinds.counter_registry import CounterRegistry
 from countless.server.kinds.counters import Counters
@@ -27,22 +28,20 @@ from countless.server.kinds.families import Families
 from countless.server.kinds.family_registry import FamilyRegistry
 from countless.server.kinds.planner import Planner
 from countless.server.kinds.windowed_counter import AnyCounter
-from countless.server.kinds.windowed_family import AnyFamily
-from countless.server.refused_sites import RefusedSites
 from countless.server.sessions.joining import Joining
 from countless.server.sessions.kind import Handler, Kind
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.members import Members
+from countless.server.sessions.readable import Readable
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
 from countless.server.sessions.sweeps import WindowSweeps
-from countless.server.settings import Config, Settings
+from countless.server.settings import Config, Settings, Spec
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import StateStore, Tombstone, What
-from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.server.tuning import TUNING, Tuning
-from countless.server.turns import Turns
 from countless.wire.frames import (
     VERSION,
     DownItem,
@@ -389,28 +388,39 @@ class SiteServer:
     def config_of(self, name: str) -> Config:
         return self._registry.config_of(name)
 
-    def parts(self, name: str) -> list[AnyCounter]:
-        """What a counter is the sum of: its events without labels, and its labelled series. Empty: there is none."""
-        return self._registry.parts(name)
+    def spec_of(self, name: str) -> Spec:
+        family = self.families.by_name.get(name)
+        return self.config_of(name) if family is None else family.rule
+
+    @property
+    def by_name(self) -> Mapping[str, Readable]:
+        by_name: ChainMap[str, Any] = ChainMap(self.families.by_name, self.counters)
+        return by_name
+
+    def parts(self, name: str) -> Sequence[Readable]:
+        """What a counter is the sum of: its events without labels, and its labelled series. A family is its own part.
+        Empty: there is none.
+        """
+        family = self.families.by_name.get(name)
+        return self._registry.parts(name) if family is None else [family]
 
     @property
     def names(self) -> set[str]:
-        """Of all counters, series, and counters that have labelled series only."""
-        return {*self.counters, *self._registry.labelled}
+        """Of all counters, series, counters that have labelled series only, and families."""
+        return {*self.by_name, *self._registry.labelled}
 
-    def create(self, name: str, config: Config) -> AnyCounter:
-        return self._counters.create(name, config)
+    def create(self, name: str, spec: Spec) -> None:
+        if isinstance(spec, FamilyRule):
+            self._family_registry.create(name, spec)
+        else:
+            self._counters.create(name, spec)
 
-    def create_family(self, name: str, rule: FamilyRule) -> AnyFamily:
-        return self._family_registry.create(name, rule)
-
-    def configure(self, name: str, config: Config) -> AnyCounter:
-        return self._counters.configure(name, config)
-
-    def configure_family(self, name: str, rule: FamilyRule) -> AnyFamily:
-        """Give a family windows, or keep another number of them."""
-        self._family_registry.configure(name, rule)
-        return self.families.get(name)
+    def configure(self, name: str, spec: Spec) -> None:
+        """A family gets windows, or keeps another number of them."""
+        if isinstance(spec, FamilyRule):
+            self._family_registry.configure(name, spec)
+        else:
+            self._counters.configure(name, spec)
 
     def delete(self, name: str) -> None:
         """Delete a counter with its labelled series, or a family."""

@@ -3,12 +3,12 @@ from contextlib import suppress
 
 import pytest
 
-from countless.server.cluster import tasks
-from countless.server.cluster.tasks import end_tasks
+from countless.server.cluster import broker
+from countless.server.cluster.broker import end_tasks
 
 
 async def test_task_that_misses_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "CANCEL_AGAIN_S", 0.01)
+    monkeypatch.setattr(broker, "CANCEL_AGAIN_S", 0.01)
     missed = 0
 
     async def work() -> None:

@@ -28,7 +28,7 @@ from countless.server.http.api.schemas import PublicAnswer
 from countless.server.sessions.shares import Shares
 from countless.server.settings import Config
 from countless.server.site_server import SiteServer
-from countless.server.storage.save_health import SaveHealth
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import new_token
 from countless.wire.frames import Join, Sync
@@ -64,7 +64,7 @@ def test_counts_are_integers_rounded_to_the_outside() -> None:
 
 
 def named(name: str, answer: Answer) -> Any:
-    return SimpleNamespace(name=name, published_answer=answer, health=SaveHealth())
+    return SimpleNamespace(name=name, published_answer=answer, health=SaveHealth(), windows=None)
 
 
 async def test_possibly_comes_before_certainly_and_each_comes_once() -> None:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.requests import HTTPConnection
 
-from countless.server.http.access.auth import EVERYTHING, NOTHING, Access, Grant
-from countless.server.http.access.peers import peer_of
+from countless.server.http.access.auth import EVERYTHING, NOTHING, Access, Grant, peer_of
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import digest, new_token
 from countless.token_file import SCOPES

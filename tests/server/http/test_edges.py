@@ -3,7 +3,7 @@
 import pytest
 
 from countless.core.periods.rolling import TotalRecord
-from countless.server.http.history.edges import BARS, LENGTHS_S, Edges
+from countless.server.http.history.series import BARS, LENGTHS_S, Edges
 
 DAY_S = LENGTHS_S["day"]
 

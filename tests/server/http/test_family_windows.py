@@ -15,13 +15,13 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import FamilySite
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
-from countless.server.http.answers import families
-from countless.server.http.answers.families import family_top, family_window, quantile_answer
+from countless.server.http.answers import labels
+from countless.server.http.answers.labels import family_top, quantile_answer
 from countless.server.http.answers.sums import parts_of, reading, top_of
-from countless.server.http.answers.windows import window_list
-from countless.server.http.history.family_parts import family_parts
+from countless.server.http.answers.windows import window_answer, window_list
 from countless.server.http.history.history import Recorder
-from countless.server.http.monitoring.metrics import ServerCollector
+from countless.server.http.history.parts import label_of_family
+from countless.server.http.monitoring import ServerCollector
 from countless.server.kinds.family import FamilyFields, SavedFamily, TrackedFamily
 from countless.server.kinds.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
@@ -152,7 +152,8 @@ class World:
         missing = {label for label, n in truth.items() if n >= EPSILON * total and n}
         assert missing <= {family.label_of(row.counter) for row in top.series}
         for label in LABEL_NAMES:
-            for part in family_parts(self.harness.server.families.by_name, f"pages{label}"):
+            part = label_of_family(self.harness.server.by_name, f"pages{label}")
+            if part is not None:
                 answer = reading(Recorder(self.harness.server), window, None)(part)
                 assert answer.lower <= truth[label] <= answer.upper
                 assert answer.upper - answer.lower <= EPSILON * total or window is None
@@ -197,15 +198,17 @@ async def test_answers_of_a_window_have_its_span_and_state() -> None:
             world_clock[0] = (FIRST + hour) * HOUR + 100.0
             await site.count(f"ms@hour:{FIRST + hour}", buckets.label(value), 5)
         family = harness.server.families.by_name["ms"]
+        distribution = family.values
+        assert distribution is not None
         for window, value in (("last", 10), ("now", 1000)):
-            answer = quantile_answer(family, ["0.5"], ["100"], window)
+            answer = quantile_answer(distribution, ["0.5"], ["100"], window)
             assert answer.quantiles[0].estimate == pytest.approx(value, rel=0.01)
             assert (answer.lower, answer.ranks[0].lower) == (5, 5 if value == 10 else 0)
-        last, now = (family_window(family, which)[1] for which in ("last", "now"))
+        last, now = (window_answer(family, which) for which in ("last", "now"))
         assert (last.start, last.complete, now.state) == ("2025-11-24T16:00:00+00:00", False, "exact")
         await site.leave(f"ms@hour:{FIRST}")
         await harness.advance(1)
-        assert family_window(family, "last")[1].complete
+        assert window_answer(family, "last").complete
         recorder = Recorder(harness.server)
         samples = {
             (sample.labels["window"], sample.value)
@@ -244,7 +247,7 @@ def test_share_that_too_many_labels_may_have_is_refused(monkeypatch: pytest.Monk
     family = TrackedFamily(
         Key(FAMILY, "pages"), rule, SavedFamily(FamilyFields(rule, 0, Steps(0, 0), 1, 105, 0), counts, {})
     )
-    monkeypatch.setattr(families, "MAX_TOP_LABELS", 3)
+    monkeypatch.setattr(labels, "MAX_TOP_LABELS", 3)
     assert [row.estimate for row in family_top(family, 0.2).series] == [40, 30, 20, 5]  # the last is the overflow label
     with pytest.raises(InvalidParameter, match="larger: 4 labels may have it, and 3 can be listed"):
         family_top(family, 0.1)

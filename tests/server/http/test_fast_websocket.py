@@ -14,14 +14,13 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame, Opcode
 
 from countless.errors import LimitReached
-from countless.server.frame_reader import MAX_SHORT_BYTES
+from countless.server.frame_reader import ERROR, HOLD, MAX_SHORT_BYTES, RECEIVER
 from countless.server.http.sockets.fast_websocket import (
     CONNECTION_BYTES,
     MAX_FRAGMENTS,
     FastWebSocketProtocol,
     frame_extent,
 )
-from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
 from countless.unread import MAX_UNREAD_BYTES, UnreadTimer
 from countless.wire.frames import MAX_FRAME_BYTES
 from support.waiting import eventually

@@ -3,7 +3,7 @@
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from countless.server.http.access.forwarded import ForwardedAddress
+from countless.server.http.access.middleware import ForwardedAddress
 
 
 async def client_of(peer: str | None, *values: str) -> str | None:

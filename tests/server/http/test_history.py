@@ -11,7 +11,8 @@ from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.periods.rolling import count_since
 from countless.server.http.history import history
-from countless.server.http.history.history import MAX_POINTS, Recorder, TimeSeries
+from countless.server.http.history.history import Recorder
+from countless.server.http.history.series import MAX_POINTS, TimeSeries
 from countless.wire.frames import Join
 from support.published import ALPHA, Published
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -163,7 +164,7 @@ def test_rolling_count_from_records_once_a_second_is_always_right(seed: int, mon
     monkeypatch.setattr(TimeSeries.__init__, "__defaults__", (60,))
     random, clock = Random(seed), 1e9  # noqa: S311
     counter: Any = Published(clock)
-    server: Any = SimpleNamespace(counters={"hits": counter}, families=SimpleNamespace(by_name={}))
+    server: Any = SimpleNamespace(by_name={"hits": counter})
     recorder = Recorder(server, clock=lambda: clock, steady=lambda: clock)
     moments: list[float] = []
     busy, away, answers = True, False, 0

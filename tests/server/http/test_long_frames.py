@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from countless.errors import ProtocolError
-from countless.server.frame_reader import ITEMS_PER_SLICE
+from countless.server.frame_reader import ITEMS_PER_SLICE, RECEIVER
 from countless.server.http.access.auth import EVERYTHING
-from countless.server.http.sockets.receiver import RECEIVER
 from countless.server.http.sockets.websocket import SocketConnection, _read
 from countless.server.sessions.shares import UNLIMITED
 from countless.wire.frames import VERSION, Hello, Item, Join, Sync, encode_frames

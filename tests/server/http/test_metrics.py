@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
-from countless.server.http.monitoring.metrics import ROWS_PER_SLICE, exposition
+from countless.server.http.monitoring import ROWS_PER_SLICE, exposition
 from countless.server.settings import Config
 from countless.server.site_server import SiteServer
 from countless.server.storage.sqlite_store import SqliteStore

@@ -11,9 +11,8 @@ from starlette.testclient import TestClient, WebSocketTestSession
 from starlette.websockets import WebSocketDisconnect
 
 from countless.server.app import build_app
-from countless.server.http.access import revocation
-from countless.server.http.access.auth import Access, Grant
-from countless.server.http.access.revocation import until_revoked
+from countless.server.http.access import auth
+from countless.server.http.access.auth import Access, Grant, until_revoked
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.server.tokens import digest, new_token
@@ -70,7 +69,7 @@ async def test_stream_that_ends_by_itself_is_complete() -> None:
 
 
 def test_site_is_disconnected_when_its_token_is_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revocation, "CHECK_S", 0.01)
+    monkeypatch.setattr(auth, "CHECK_S", 0.01)
     store = SqliteStore(tmp_path / STATE_FILE)
     tokens = {label: new_token(store, "site", label) for label in ("web", "app")}
     app = build_app(Settings(state_dir=str(tmp_path)))

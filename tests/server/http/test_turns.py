@@ -8,9 +8,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from countless.server.connection import Turns
 from countless.server.http.access.auth import EVERYTHING
 from countless.server.http.api.openapi import require_scope
-from countless.server.turns import Turns
 
 
 class Loop:

@@ -9,13 +9,14 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.calendar import calendar_of
+from countless.core.periods.spans import count_of_span
 from countless.core.periods.window import WindowRule
 from countless.server.http.answers.increases import Increases, WindowIncreases, increases_of
 from countless.server.http.answers.sums import summed
-from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
+from countless.server.http.answers.windows import rolling_answer, window_answer
 from countless.server.http.api.window_schemas import WindowAnswer
-from countless.server.http.history.counter_sums import CounterSum
 from countless.server.http.history.history import Recorder
+from countless.server.http.history.parts import CounterSum
 from countless.server.http.page.counter_view import CounterView, OperatorCounterView
 from countless.server.http.page.list_view import ListView
 from countless.server.kinds.windowed_counter import WindowedCounter

@@ -11,10 +11,11 @@ import pytest
 
 from countless.core.answer import State
 from countless.core.messages import SetTrigger, SiteId, StartRound
+from countless.core.periods.spans import count_of_span
 from countless.core.periods.window import WindowRule
 from countless.core.site import Site
 from countless.randomness import SeededRandom
-from countless.server.http.answers.windows import count_of_span, rolling_answer, window_answer
+from countless.server.http.answers.windows import rolling_answer, window_answer
 from countless.server.http.history.history import Recorder
 from countless.server.kinds.windowed_counter import WindowedCounter
 from countless.server.settings import Config

@@ -83,7 +83,7 @@ async def test_copy_leaves_windows_with_their_counts_and_only_its_own() -> None:
         await harness.advance(60)
         counter = harness.server.counters["requests"]
         assert isinstance(counter, WindowedCounter)
-        assert "incomplete" not in {str(each.state) for each in counter.windows()}
+        assert "incomplete" not in {str(each.state) for each in counter.youngest()}
 
 
 async def test_copy_leaves_a_family_with_the_counts_of_its_labels() -> None:

@@ -78,7 +78,7 @@ def family(harness: SiteServerHarness) -> WindowedFamily:
 
 
 def windows(harness: SiteServerHarness) -> list[tuple[int, float, str]]:
-    return [(each.period - FIRST, each.lower, str(each.state)) for each in family(harness).windows()]
+    return [(each.period - FIRST, each.lower, str(each.state)) for each in family(harness).youngest()]
 
 
 def labels(harness: SiteServerHarness, first: int, last: int | None = None) -> dict[str, int]:
@@ -104,7 +104,7 @@ async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock
         assert (labels(harness, 0), labels(harness, 1)) == ({"{p=a}": 3, "{p=b}": 2}, {"{p=a}": 10})
         assert labels(harness, 0, 1) == family(harness).published.counts == {"{p=a}": 13, "{p=b}": 2}
         assert family(harness).published_answer.contains(15)
-        assert [each.label for each in family(harness).top(0.5).labels] == ["{p=a}"]
+        assert [each.label for each in family(harness).published.top(0.5).labels] == ["{p=a}"]
 
 
 async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_all_windows(clock: Clock) -> None:
@@ -131,7 +131,7 @@ async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_al
 async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Clock, kind: str) -> None:
     store: StateStore = MemoryStore() if kind == "memory" else SqliteStore(None)
     async with site_server(store, wall_clock=clock) as harness:
-        harness.server.create_family("pages", RULE)
+        harness.server.create("pages", RULE)
         web = await harness.connect("web")
         for window in range(5):
             clock.show(window)
@@ -189,13 +189,13 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         assert harness.server.drop_site("web") == 1
         await harness.advance(1)
         expected = [(0, 0, "closed"), (1, 1, "incomplete"), (2, 1, "open")]
-        assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).windows()] == expected
+        assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).youngest()] == expected
         returning = FakeConnection()
         assert await harness.server.on_hello(returning, Hello(VERSION, "web", 1)) is None
         known = KnownLabels(name(1), 7, False, (("{p=a}", 5), ("{p=b}", 2)))
         assert returning.received == [known, IncarnationRetired((("pages@hour", FIRST + 1),))]
     async with site_server(store, wall_clock=clock) as harness:
-        assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).windows()] == expected
+        assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).youngest()] == expected
 
 
 async def test_window_that_the_site_does_not_know_is_lost(clock: Clock) -> None:
@@ -209,7 +209,7 @@ async def test_window_that_the_site_does_not_know_is_lost(clock: Clock) -> None:
         received = await harness.send(*web, *counted(1, 2), Sync(1))
         assert SyncAck(1) in received
         await harness.advance(1)
-        assert [(each.period - FIRST, each.lost) for each in family(harness).windows()] == [(0, 1), (1, 1)]
+        assert [(each.period - FIRST, each.lost) for each in family(harness).youngest()] == [(0, 1), (1, 1)]
         assert [*map(type, await harness.send(*web, join(0)))] == [FamilyLeaveAck]
 
 
@@ -271,7 +271,7 @@ async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
         with pytest.raises(InvalidParameter, match="does not end like a window's"):
             harness.server.create("ticks@hour", Config())
         with pytest.raises(InvalidParameter, match="not taken"):
-            harness.server.create_family("pages", RULE)
+            harness.server.create("pages", RULE)
         assert sorted(harness.server.families.by_name) == ["pages", "plain"]
 
 
@@ -318,9 +318,9 @@ async def test_family_gets_windows_from_the_next_edge_on_and_keeps_its_labels(
         assert isinstance(rejected, FamilyRejected)
         assert "`countless counter set pages --per hour` starts some" in rejected.reason
         with pytest.raises(InvalidParameter, match="'pages' gets windows only while no site counts it: end 'old'"):
-            harness.server.configure_family("pages", HOURLY)
+            harness.server.configure("pages", HOURLY)
         await harness.send(*old, FamilyLeave("pages", 0, 1, 1, 2_000, 2_000))
-        harness.server.configure_family("pages", HOURLY)
+        harness.server.configure("pages", HOURLY)
         await harness.server.flush()
         total = harness.server.families.by_name["pages"].published_answer
         assert (total.lower, total.upper, total.state) == (2_000, 2_000, State.EXACT)
@@ -342,9 +342,9 @@ async def test_family_gets_windows_from_the_next_edge_on_and_keeps_its_labels(
         assert windows(harness) == [(1, 4, "closed"), (2, 0, "open")]
         assert family(harness).published.counts == {"{p=a}": 1_909, "{p=b}": 100}
         assert (labels(harness, 1), family(harness).kept_from) == ({"{p=a}": 4}, (FIRST + 1) * HOUR)
-        top = family(harness).top(0.05, family(harness).labels_between(FIRST * HOUR, (FIRST + 3) * HOUR))
+        top = family(harness).labels_between(FIRST * HOUR, (FIRST + 3) * HOUR).top(0.05)
         assert (top.total.lower, top.total.upper) == (4, 2_009)
-        harness.server.configure_family("pages", replace(HOURLY, windows=WindowRule("hour", keep=1)))
+        harness.server.configure("pages", replace(HOURLY, windows=WindowRule("hour", keep=1)))
         harness.server.delete("pages")
         third = await harness.connect("third")
         await harness.send(*third, *plain(1, 1, 1))
@@ -357,7 +357,7 @@ async def test_site_that_had_left_a_family_before_it_got_windows_counts_again_af
     async with site_server(wall_clock=clock) as harness:
         web = await harness.connect("web")
         await harness.send(*web, *plain(1, 1, 1), FamilyLeave("pages", 0, 1, 1, 1, 1))
-        harness.server.configure_family("pages", HOURLY)
+        harness.server.configure("pages", HOURLY)
         harness.server.delete("pages")
         await harness.send(*web, *plain(5, 1, 5))
         assert harness.server.families.by_name["pages"].known_total == 5
@@ -373,7 +373,7 @@ async def test_windows_of_a_family_are_shown_as_saved_only_once_they_are(clock: 
         store.pause()
         last = FamilyReport("pages", 0, 150, (1, 150))
         harness.server.on_frame(*web, [last, FamilyLeave("pages", 0, 1, 1, 150, 150)], 10)
-        harness.server.configure_family("pages", HOURLY)
+        harness.server.configure("pages", HOURLY)
         assert (family(harness).published_answer.lower, shown.lower) == (100, 100)
         assert (family(harness).published.counts, family(harness).most_not_kept) == ({"{p=a}": 100}, shown.upper)
         store.resume()

@@ -187,7 +187,7 @@ async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
     now = FIRST * HOUR
     async with site_server(wall_clock=lambda: now, **LIMITS | {"max_share": 0.5, "forget_after": 50.0}) as harness:
         rule = FamilyRule(LABELS, 0.1, windows=WindowRule("hour", keep=2))
-        harness.server.create_family("hourly", rule)
+        harness.server.create("hourly", rule)
         connected: dict[str, tuple[Session, FakeConnection]] = {}
         incarnation = dropped = 0
         for _ in range(400):
@@ -213,7 +213,7 @@ async def test_sums_are_those_of_a_recount_whatever_happens() -> None:
                 name = rng.choice(sorted(harness.server.families.by_name))
                 harness.server.delete(name)
                 if name == "hourly":
-                    harness.server.create_family("hourly", rule)
+                    harness.server.create("hourly", rule)
             else:
                 now += rng.choice([0.0, HOUR])
                 await harness.advance(rng.choice([0.5, 2.0, 60.0]))

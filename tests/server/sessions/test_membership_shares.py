@@ -123,7 +123,7 @@ async def test_families_and_their_windows_are_memberships() -> None:
 async def test_rejected_names_are_limited_and_forgotten_with_the_connection() -> None:
     limits = LIMITS | {"max_memberships": 40, "max_counters": 1}
     async with site_server(**limits) as harness:
-        harness.server.create_family("the only one", FamilyRule(LABELS, 0.1))
+        harness.server.create("the only one", FamilyRule(LABELS, 0.1))
         long = "n" * 390  # as much as four short ones
         links = [await connected(harness, f"evil {number}") for number in range(6)]
         joins = [FamilyJoin(f"{long} {each}", LABELS, 0.1, 0.0, 0, 1, 1, 1, 1) for each in range(3)]

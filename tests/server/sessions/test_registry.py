@@ -40,8 +40,10 @@ async def test_alpha_may_grow_but_not_shrink() -> None:
 
 async def test_same_config_starts_no_round() -> None:
     async with site_server() as harness:
-        counter = harness.server.create("hits", Config())
-        assert harness.server.configure("hits", Config()) is counter
+        harness.server.create("hits", Config())
+        counter = harness.server.counter("hits")
+        harness.server.configure("hits", Config())
+        assert harness.server.counter("hits") is counter
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def counter(harness: SiteServerHarness, series: str = "requests") -> WindowedCou
 
 
 def windows(harness: SiteServerHarness, series: str = "requests") -> list[tuple[int, float, str]]:
-    return [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness, series).windows()]
+    return [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness, series).youngest()]
 
 
 async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock) -> None:
@@ -75,13 +75,13 @@ async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock
         await harness.send(session, connection, Report(name(1), 0, 1, 1))
         await harness.advance(1)
         assert windows(harness) == [(0, 3, "incomplete"), (1, 1, "open")]
-        assert counter(harness).windows()[0].waiting == 1
+        assert counter(harness).youngest()[0].waiting == 1
         assert counter(harness).sites_waited_for(FIRST) == ["web"]
         assert await harness.send(session, connection, Leave(name(0), 0, 5)) == [LeaveAck(name(0))]
         await harness.advance(1)
         assert windows(harness) == [(0, 5, "closed"), (1, 1, "open")]
         start = int(FIRST * HOUR)
-        assert counter(harness).windows()[0] == Window(FIRST, start, start + 3600, 5, 5, 5, WindowState.CLOSED)
+        assert counter(harness).youngest()[0] == Window(FIRST, start, start + 3600, 5, 5, 5, WindowState.CLOSED)
         assert counter(harness).published_answer.estimate == counter(harness).known_total == 6
 
 
@@ -131,14 +131,14 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         assert windows(harness) == [(0, 3, "closed"), (1, 4, "incomplete"), (3, 0, "open")]
         assert harness.server.drop_site("web") == 1
         await harness.advance(1)
-        lost = [(each.period - FIRST, each.estimate, each.lost) for each in counter(harness).windows()]
+        lost = [(each.period - FIRST, each.estimate, each.lost) for each in counter(harness).youngest()]
         assert lost == [(0, 3, 0), (1, 4, 1), (2, 0, 1), (3, 0, 1)]
-        assert [str(each.state) for each in counter(harness).windows()] == ["closed", *["incomplete"] * 2, "open"]
+        assert [str(each.state) for each in counter(harness).youngest()] == ["closed", *["incomplete"] * 2, "open"]
         again = FakeConnection()
         assert await harness.server.on_hello(again, Hello(VERSION, "web", 1)) is None
         assert again.received == [IncarnationRetired((("requests@hour", FIRST + 1), (name(1), 4)))]
     async with site_server(store, wall_clock=clock) as harness:
-        assert [each.lost for each in counter(harness).windows()] == [0, 1, 1, 1]
+        assert [each.lost for each in counter(harness).youngest()] == [0, 1, 1, 1]
 
 
 async def test_message_for_a_window_that_was_left_is_answered_with_leave_ack(clock: Clock) -> None:
@@ -501,7 +501,7 @@ async def test_loss_of_a_window_that_is_dropped_stays_with_the_later_ones(clock:
             await harness.advance(1)
     async with site_server(store, wall_clock=clock) as harness:
         await harness.advance(1)
-        lost = [(each.period - FIRST, each.lost, str(each.state)) for each in counter(harness).windows()]
+        lost = [(each.period - FIRST, each.lost, str(each.state)) for each in counter(harness).youngest()]
         assert lost == [(2, 1, "incomplete"), (3, 0, "closed"), (4, 0, "open")]
 
 
@@ -516,7 +516,7 @@ async def test_wrong_clock_of_the_coordinator_makes_few_windows_incomplete(clock
         harness.server.drop_site("gone")
         clock.show(10)
         await harness.advance(1)
-        assert [each.period - FIRST for each in counter(harness).windows() if each.lost] == [0, 1, 2, 3]
+        assert [each.period - FIRST for each in counter(harness).youngest() if each.lost] == [0, 1, 2, 3]
 
 
 async def test_windows_of_a_span_are_listed(clock: Clock) -> None:
@@ -536,8 +536,8 @@ async def test_windows_of_a_span_are_listed(clock: Clock) -> None:
         assert between(0.5, 4) == [0, 1]
         assert between(1, 4.5) == [1, 4]
         assert between(2, 3) == []
-        assert [window.period - FIRST for window in counter(harness).windows(2)] == [4, 6]
-        assert counter(harness).windows(0) == []
+        assert [window.period - FIRST for window in counter(harness).youngest(2)] == [4, 6]
+        assert counter(harness).youngest(0) == []
 
 
 async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: Clock) -> None:
@@ -545,10 +545,10 @@ async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: Clock)
         gone, connection = await harness.connect("gone")
         await harness.send(gone, connection, Join(name(0), 0, 3))
         clock.show(1)
-        assert counter(harness).windows()[-1].waiting == 0
+        assert counter(harness).youngest()[-1].waiting == 0
         harness.server.on_disconnect(gone, connection)
         await harness.advance(11)
-        [old, present] = counter(harness).windows()
+        [old, present] = counter(harness).youngest()
         assert (old.state, old.waiting, present.state, present.waiting) == ("incomplete", 1, "open", 1)
         assert str(counter(harness).published_answer.state) == "degraded"
 
@@ -571,7 +571,7 @@ async def test_state_restored_from_an_older_copy_calls_the_windows_since_then_in
         assert counter(harness).sites_waited_for(FIRST + 3) == ["web"]
         assert SyncAck(1) in await harness.send(session, connection, Sync(1))
         await harness.advance(1)
-        states = [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness).windows()]
+        states = [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness).youngest()]
         assert states == [(0, 3, "incomplete"), (1, 0, "incomplete"), (2, 0, "incomplete"), (3, 4, "open")]
         assert (await harness.send(session, connection, Join(name(0), 0, 9)))[-1] == LeaveAck(name(0))
         assert counter(harness).known_total == 7

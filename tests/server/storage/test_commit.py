@@ -14,9 +14,9 @@ from countless.server.settings import Config, Settings
 from countless.server.site_server import SiteServer
 from countless.server.storage.base import StoreError
 from countless.server.storage.commit import CommitPipeline
+from countless.server.storage.health import SLOW_SAVE_S
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import Changes, Tombstone, What
-from countless.server.storage.save_health import SLOW_SAVE_S
 from countless.wire.families import FamilyJoin
 from countless.wire.frames import VERSION, Hello, Join, Leave, LeaveAck, Sync, SyncAck, UpItem
 from countless.wire.keys import COUNTER, Key

@@ -14,7 +14,7 @@ import pytest
 from countless.core.messages import SiteId
 from countless.server.kinds.counter import CounterFields
 from countless.server.settings import STATE_FILE, Config
-from countless.server.storage import backup, problems
+from countless.server.storage import backup, health
 from countless.server.storage.base import StoreError
 from countless.server.storage.sqlite_store import SqliteStore
 from support.commands import run_command
@@ -106,7 +106,7 @@ def test_state_on_a_read_only_file_system_is_named_and_can_be_backed_up(
         return connect(database, *arguments, **options)  # type: ignore[call-overload, no-any-return]
 
     monkeypatch.setattr(sqlite3, "connect", read_only)
-    for module in (problems, backup):
+    for module in (health, backup):
         monkeypatch.setattr(module, "is_read_only", lambda file: file == path)
     for command in (["serve", "--port", "0"], ["token", "list"], ["doctor"]):
         result = run_command(*command, "--state-dir", str(path.parent))

@@ -5,7 +5,7 @@ its labels, so this is at most a share of the total, whatever the labels are.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from countless.core.family.distribution import Buckets, BucketSite
@@ -83,6 +83,12 @@ class FamilyRule:
             raise InvalidParameter("accuracy", self.accuracy, f"0 for {LABELS}")
         if self.windows is not None and self.windows.floor is not None:
             raise InvalidParameter("floor", self.windows.floor, message="floor can't be used for a family")
+
+    def changed(self, given: Mapping[str, object], windows: WindowRule | None) -> "FamilyRule":
+        """With these windows. Raises InvalidParameter if a setting of counters is given."""
+        for name, value in given.items():
+            raise InvalidParameter(name, value, message=f"{name} can't be used for a family, which has epsilon")
+        return replace(self, windows=windows)
 
     @property
     def windows_kept(self) -> int:

@@ -12,9 +12,9 @@ By the clocks of the sites these bounds always hold, if those of the windows do.
 seconds moves events that are within s seconds of the ends of the span, and of the edges of windows, and no others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ceil, floor, inf
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from countless.core.calendar import PERIODS, Calendar, Per, calendar_of
 from countless.core.periods.window import Window, WindowState
@@ -110,6 +110,31 @@ def count_between(
     state = next((state for state in WindowState if state in states), WindowState.CLOSED)  # the first of them
     estimate = min(max(lower, round(estimate)), upper)
     return SpanCount(start, end, lower, estimate, upper, state, lost, waiting, known_since)
+
+
+class Kept(Protocol):
+    """The windows of a counter that are kept, and those that are not."""
+
+    @property
+    def kept_from(self) -> int | None:
+        """The windows of earlier moments, in seconds since 1970, are only in the total. None: all are kept."""
+
+    @property
+    def most_not_kept(self) -> int:
+        """The most events that the windows before `kept_from` may have."""
+
+    @property
+    def complete_until(self) -> int:
+        """All sites have finished the windows before this moment; some may have been lost."""
+
+
+def count_of_span(kept: Kept, start: float, end: float, now: float, windows: Sequence[Window]) -> SpanCount:
+    """From windows of the counter. Those outside of the span are not needed."""
+    kept_since = -inf if kept.kept_from is None else kept.kept_from
+    span = count_between(windows, start, end, now, dropped=kept.most_not_kept, kept_since=kept_since)
+    if span.complete and end > kept.complete_until:  # without a window there, but a site may have counted one
+        return span._replace(state=WindowState.INCOMPLETE)
+    return span
 
 
 def span_named(name: str, calendar: Calendar, now: float) -> tuple[int, int]:

@@ -6,13 +6,12 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 
+from countless.server.cluster.broker import end_tasks
 from countless.server.cluster.forwarding import ForwardedAuth
 from countless.server.cluster.member import Member
 from countless.server.cluster.merged_shards import MergedShards
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
-from countless.server.cluster.tasks import end_tasks
-from countless.server.http.access.auth import Access
-from countless.server.http.access.revocation import SAVE_USES_S, check_tokens
+from countless.server.http.access.auth import SAVE_USES_S, Access, check_tokens
 from countless.server.http.application import member_app, set_state, shard_app
 from countless.server.http.history.history import Recorder
 from countless.server.settings import Settings

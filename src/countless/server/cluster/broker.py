@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from time import monotonic
 from typing import TypeVar
@@ -28,6 +28,7 @@ BUCKET = "countless"
 BROKER_ERRORS = (NatsError, TimeoutError, OSError)
 STARTUP_TIMEOUT_S = 10.0  # until a coordinator that cannot reach its broker fails to start: both may start at once
 JETSTREAM_TIMEOUT_S = 2.0  # JetStream without a leader does not answer at all, so try again soon
+CANCEL_AGAIN_S = 1.0  # a task that waits for the broker
 _RETRY_S = 0.2
 _REPLICAS = 3
 _NO_CLUSTER = 10074  # JetStream's error code on a single node for more than one replica
@@ -165,3 +166,16 @@ def require_broker(url: str) -> None:
             pass
 
     asyncio.run(check())
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel them until all have ended.
+
+    A cancellation gets lost in `asyncio.wait_for` of Python 3.11 if the result comes at the same moment, and in the
+    library of NATS while its buffer is full.
+    """
+    while running := [task for task in tasks if not task.done()]:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=CANCEL_AGAIN_S)
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -2,14 +2,13 @@
 
 from collections import ChainMap
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from countless.core.messages import SiteId
 from countless.server.cluster.member import Member
-from countless.server.kinds.budget_periods import BudgetPeriods
-from countless.server.kinds.windowed_counter import AnyCounter
-from countless.server.kinds.windowed_family import AnyFamily
-from countless.server.refused_sites import RefusedSites
+from countless.server.connection import RefusedSites
+from countless.server.sessions.readable import BudgetReader, Readable
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
@@ -32,12 +31,7 @@ class MergedSessions:
 
 
 class MergedBudgets:
-    def __init__(self, by_name: Mapping[str, BudgetPeriods]) -> None:
-        self.by_name = by_name
-
-
-class MergedFamilies:
-    def __init__(self, by_name: Mapping[str, AnyFamily]) -> None:
+    def __init__(self, by_name: Mapping[str, BudgetReader]) -> None:
         self.by_name = by_name
 
 
@@ -59,19 +53,17 @@ class MergedShards:
         return Timings.sum_of(server.save_seconds for server in self._servers)
 
     @property
-    def counters(self) -> Mapping[str, AnyCounter]:
-        return ChainMap(*(server.counters for server in self._servers))
+    def by_name(self) -> Mapping[str, Readable]:
+        by_name: ChainMap[str, Any] = ChainMap(*(server.by_name for server in self._servers))  # type: ignore[arg-type]
+        return by_name
 
-    def parts(self, name: str) -> list[AnyCounter]:
+    def parts(self, name: str) -> Sequence[Readable]:
         return [part for server in self._servers for part in server.parts(name)]
 
     @property
     def budgets(self) -> MergedBudgets:
-        return MergedBudgets(ChainMap(*(server.budgets.by_name for server in self._servers)))
-
-    @property
-    def families(self) -> MergedFamilies:
-        return MergedFamilies(ChainMap(*(server.families.by_name for server in self._servers)))
+        by_name: ChainMap[str, Any] = ChainMap(*(server.budgets.by_name for server in self._servers))
+        return MergedBudgets(by_name)
 
     @property
     def sessions(self) -> MergedSessions:

@@ -13,11 +13,10 @@ from nats.errors import Error as NatsError
 from starlette.applications import Starlette
 
 from countless.errors import CountlessError
-from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S
+from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S, end_tasks
 from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import ForwardHandler
 from countless.server.cluster.surroundings import Surroundings
-from countless.server.cluster.tasks import end_tasks
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
 from countless.wire.nats_subjects import forward_subject, uplink_subject

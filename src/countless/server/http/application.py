@@ -24,13 +24,12 @@ from starlette.websockets import WebSocket
 
 from countless.errors import CountlessError
 from countless.server.audit import AuditLog
-from countless.server.http.access.audited import AuditedRequests
 from countless.server.http.access.auth import Authenticator
-from countless.server.http.access.forwarded import ForwardedAddress
+from countless.server.http.access.middleware import AuditedRequests, ForwardedAddress
 from countless.server.http.api.openapi import Operation, error, openapi, routes_of
 from countless.server.http.budget_routes import BUDGET_OPERATIONS
 from countless.server.http.history.history import Recorder
-from countless.server.http.monitoring.probes import PROBES
+from countless.server.http.monitoring import PROBES
 from countless.server.http.page import assets
 from countless.server.http.page.feed import MAX_STREAMS
 from countless.server.http.routes import OPERATIONS

@@ -8,8 +8,7 @@ from countless.errors import InvalidParameter
 from countless.server.http.api.budget_schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
 from countless.server.http.api.openapi import Operation, error, json
 from countless.server.http.routes import MAX_LISTED, read_body
-from countless.server.kinds.budget_periods import BudgetPeriods
-from countless.server.kinds.budgets import Budgets
+from countless.server.sessions.readable import BudgetReader
 from countless.server.site_server import SiteServer
 from countless.wire.keys import is_template
 
@@ -19,7 +18,7 @@ def _server(request: Request) -> SiteServer:
     return server
 
 
-def _status(budget: BudgetPeriods, budgets: Budgets) -> BudgetStatus:
+def _status(server: SiteServer, budget: BudgetReader) -> BudgetStatus:
     rule, calendar, bounds = budget.rule, budget.calendar, budget.window
     limit, lower, upper, leaked, state = budget.usage
     window = resets_at = anchor = None
@@ -45,7 +44,7 @@ def _status(budget: BudgetPeriods, budgets: Budgets) -> BudgetStatus:
         state=state,
         template=rule.template,
         max_names=rule.max_names,
-        names=len(budgets.templates.names(budget.name)) if is_template(budget.name) else None,
+        names=len(server.budgets.templates.names(budget.name)) if is_template(budget.name) else None,
         rolling=rule.rolling,
         held=budget.held,
     )
@@ -53,9 +52,9 @@ def _status(budget: BudgetPeriods, budgets: Budgets) -> BudgetStatus:
 
 async def list_budgets(request: Request) -> Response:
     """All budgets in the order of their names, 1,000 at a time: templates, and the names in use that follow them."""
-    budgets, after = _server(request).budgets, request.query_params.get("after", "")
-    names = sorted(name for name in budgets.by_name if name > after)
-    page = [_status(budgets.by_name[name], budgets) for name in names[:MAX_LISTED]]
+    server, after = _server(request), request.query_params.get("after", "")
+    names = sorted(name for name in server.budgets.by_name if name > after)
+    page = [_status(server, server.budgets.by_name[name]) for name in names[:MAX_LISTED]]
     return json(BudgetList(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
 
@@ -69,13 +68,13 @@ async def create_budget(request: Request) -> Response:
         return error(f"there is a budget {new.name!r} already", 409)
     budget = server.budgets.create(new.name, BudgetRule(**new.rule()))
     await server.require_saved()
-    return json(_status(budget, server.budgets), 201)
+    return json(_status(server, budget), 201)
 
 
 async def read_budget(request: Request) -> Response:
     """The limit of a budget, and what is known of its use."""
-    budgets = _server(request).budgets
-    return json(_status(budgets.get(request.path_params["name"]), budgets))
+    server = _server(request)
+    return json(_status(server, server.budgets.get(request.path_params["name"])))
 
 
 async def configure_budget(request: Request) -> Response:
@@ -87,7 +86,7 @@ async def configure_budget(request: Request) -> Response:
     server, changes = _server(request), await read_body(request, BudgetChange)
     budget = server.budgets.configure(request.path_params["name"], changes.given())
     await server.require_saved()
-    return json(_status(budget, server.budgets))
+    return json(_status(server, budget))
 
 
 async def reset_budget(request: Request) -> Response:
@@ -102,7 +101,7 @@ async def reset_budget(request: Request) -> Response:
         raise InvalidParameter("name", name, "a name that follows the template, which has no units itself")
     budget = server.budgets.reset(name)
     await server.require_saved()
-    return json(_status(budget, server.budgets))
+    return json(_status(server, budget))
 
 
 async def delete_budget(request: Request) -> Response:

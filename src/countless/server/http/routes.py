@@ -12,11 +12,10 @@ from starlette.responses import Response
 
 from countless.core.parameters import require_duration
 from countless.errors import InvalidParameter
-from countless.server.http.answers.families import quantile_answer
+from countless.server.http.answers.labels import distribution_named, quantile_answer
 from countless.server.http.answers.operator_view import operator_answer, operator_sum
 from countless.server.http.answers.published import event_stream, parse_threshold, public_view
 from countless.server.http.answers.sums import (
-    all_names,
     answer_changes,
     parse_share,
     parts_of,
@@ -67,7 +66,7 @@ async def list_counters(request: Request) -> Response:
     """All counters, and families, in the order of their names, 1,000 at a time."""
     after = request.query_params.get("after", "")
     server = _server(request)
-    names = sorted(name for name in all_names(server) if name > after)
+    names = sorted(name for name in server.names if name > after)
     page = [summed(name, [public_view(part) for part in parts_of(server, name)]) for name in names[:MAX_LISTED]]
     return json(AnswerPage(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
 
@@ -75,15 +74,13 @@ async def list_counters(request: Request) -> Response:
 async def create_counter(request: Request) -> Response:
     """Create a counter with a configuration of its own, or a family, before any site counts it."""
     rules, server = await read_body(request, NewCounter), _server(request)
-    if rules.name in server.counters or rules.name in server.families.by_name:
+    if rules.name in server.by_name:
         return error(f"there is a counter {rules.name!r} already", 409)
-    if rules.family:
-        family = server.create_family(rules.name, rules.family_rule())
-        await server.require_saved()
-        return json(public_view(family), 201)
-    server.create(rules.name, rules.applied_to(server.settings.defaults))
+    server.create(rules.name, rules.spec(server.settings.defaults))
     await server.require_saved()
-    return json(operator_answer(server.counter(rules.name)), 201)
+    created = server.by_name[rules.name]
+    answer = public_view(created) if created.rounds is None else operator_answer(created.rounds)
+    return json(answer, 201)
 
 
 async def read_counter(request: Request) -> Response:
@@ -121,20 +118,19 @@ async def read_quantiles(request: Request) -> Response:
     """Quantiles of a distribution: 0.5, 0.9 and 0.99, or each `q`; and the rank of each `value`.
     A rank is the number of observations that are at most as large. With `window`, of that time, if it has windows.
     """
-    query, family = request.query_params, _server(request).families.get(request.path_params["name"])
+    query, by_name = request.query_params, _server(request).by_name
+    distribution = distribution_named(by_name, request.path_params["name"])
     shares, values = query.getlist("q"), query.getlist("value")
     shares = shares or ([] if values else ["0.5", "0.9", "0.99"])
-    return json(quantile_answer(family, shares, values, query.get("window")))
+    return json(quantile_answer(distribution, shares, values, query.get("window")))
 
 
 async def list_windows(request: Request) -> Response:
     """The youngest windows of a counter with windows, oldest first: 48, or `limit`; with labels, their sums."""
     server, name, limit = _server(request), request.path_params["name"], request.query_params.get("limit", "48")
-    family = server.families.by_name.get(name)
-    parts = server.parts(name) if family is None else [family]
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 6 and 1 <= int(limit) <= MAX_LISTED):
         raise InvalidParameter("limit", limit[:100], f"an integer from 1 to {MAX_LISTED}")
-    return json(window_list(name, parts or [server.counter(name)], int(limit)))
+    return json(window_list(name, server.parts(name) or [server.counter(name)], int(limit)))
 
 
 async def inspect_counter(request: Request) -> Response:
@@ -145,14 +141,10 @@ async def inspect_counter(request: Request) -> Response:
 async def configure_counter(request: Request) -> Response:
     """Change the configuration of a counter and its series; of a family, its windows."""
     server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
-    family = server.families.by_name.get(name)
-    if family is not None:
-        family = server.configure_family(name, rules.applied_to_family(family.rule))
-        await server.require_saved()
-        return json(public_view(family))
-    server.configure(name, rules.applied_to(server.config_of(name)))
+    server.configure(name, rules.applied_to(server.spec_of(name)))
     await server.require_saved()
-    return json(operator_sum(server, name))
+    found = server.by_name.get(name)  # None: it has labelled series only
+    return json(operator_sum(server, name) if found is None or found.rounds is not None else public_view(found))
 
 
 async def delete_counter(request: Request) -> Response:

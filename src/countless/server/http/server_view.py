@@ -4,14 +4,12 @@
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from countless.core.messages import SiteId
-from countless.server.kinds.budget_periods import BudgetPeriods
-from countless.server.kinds.windowed_counter import AnyCounter
-from countless.server.kinds.windowed_family import AnyFamily
-from countless.server.refused_sites import RefusedSites
+from countless.server.connection import RefusedSites
+from countless.server.sessions.readable import BudgetReader, Readable
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 from countless.server.timings import Timings
@@ -25,12 +23,7 @@ class Sessions(Protocol):
 
 class BudgetsView(Protocol):
     @property
-    def by_name(self) -> Mapping[str, BudgetPeriods]: ...
-
-
-class FamiliesView(Protocol):
-    @property
-    def by_name(self) -> Mapping[str, AnyFamily]: ...
+    def by_name(self) -> Mapping[str, BudgetReader]: ...
 
 
 class ServerView(Protocol):
@@ -38,16 +31,16 @@ class ServerView(Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def counters(self) -> Mapping[str, AnyCounter]: ...
+    def by_name(self) -> Mapping[str, Readable]:
+        """Counters, labelled series and families."""
 
-    def parts(self, name: str) -> list[AnyCounter]:
-        """What a counter is the sum of: its events without labels, and its labelled series."""
+    def parts(self, name: str) -> Sequence[Readable]:
+        """What a counter is the sum of: its events without labels, and its labelled series. A family is its own part.
+        Empty: there is none.
+        """
 
     @property
     def budgets(self) -> BudgetsView: ...
-
-    @property
-    def families(self) -> FamiliesView: ...
 
     @property
     def sessions(self) -> Sessions: ...

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
-from countless.core.budget.state import BudgetState, PersistentState, SavedSite, Usage
+from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
 from countless.server.kinds.rolling_units import RollingUnits
-from countless.server.sessions.tracked import MessageCount
+from countless.server.sessions.readable import MessageCount
 from countless.server.storage.base import StoreError
 from countless.server.storage.rows import KeyRows, Rows, Saved, alone, row_of, value_of, values_of
 from countless.wire.keys import BUDGET, Key
@@ -219,6 +219,14 @@ class BudgetPeriods:
     @property
     def holders(self) -> int:
         return 0 if self.coordinator is None else self.coordinator.holders
+
+    @property
+    def holder_rows(self) -> list[HolderRow]:
+        return [] if self.coordinator is None else self.coordinator.holder_rows
+
+    @property
+    def refused_from(self) -> int | None:
+        return None if self.coordinator is None else self.coordinator.refused_from
 
     @property
     def rounds(self) -> int:

@@ -17,10 +17,11 @@ from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SYSTEM_RANDOM
 from countless.schemes.registry import scheme_named
-from countless.server.sessions.tracked import MessageCount, OnChange, Watched, Windows
+from countless.server.sessions.readable import MessageCount, RoundReader
+from countless.server.sessions.tracked import OnChange, Watched, Windows
 from countless.server.settings import Config
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import KeyRows, Publish, Rows, alone, row_of, value_of, values_of
-from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key
 
 
@@ -203,6 +204,14 @@ class TrackedCounter(Watched):
     def plan_version(self) -> tuple[int, int]:
         """Round and number of sites: `next_plan` changes only with these."""
         return self.coordinator.round, self.coordinator.sites
+
+    @property
+    def rounds(self) -> RoundReader:
+        return self
+
+    def next_context(self) -> RoundContext | None:
+        ahead = self.next_plan()
+        return None if ahead is None else ahead[1]
 
     def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
         """What to plan for the next round; None if no plan would be used. A plan outlives a few joins."""

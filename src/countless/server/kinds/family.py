@@ -7,18 +7,19 @@ from time import time
 from typing import NamedTuple
 
 from countless.core.answer import State
-from countless.core.family.answer import LabelCounts, Top
+from countless.core.family.answer import LabelCounts
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import Quantile, Rank, Ranks
 from countless.core.family.messages import OVERFLOW, PersistentFamily, SavedMember, Steps
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.messages import SiteId, SiteName
 from countless.core.periods.window import TotalAnswer
-from countless.errors import InvalidParameter
+from countless.errors import NoWindows
 from countless.server.sessions.lost_sites import Loss
-from countless.server.sessions.tracked import MessageCount, OnChange, Watched, Windows
+from countless.server.sessions.readable import LabelReader, MessageCount, ValueReader
+from countless.server.sessions.tracked import OnChange, Watched, Windows
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import KeyRows, Publish, Row, Rows, alone, row_of, value_of, values_of
-from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key, label_of_series, series_of_label
 
 SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
@@ -70,15 +71,40 @@ class SavedFamily(NamedTuple):
         return PersistentFamily(number, steps, slots, total, self.labels, self.members, (), lost)
 
 
-class LabelReader:
-    """How labels and quantiles are read: of all that was counted, or of the `LabelCounts` of some windows."""
+class FamilyReader(Watched):
+    """How labels, or the values of a distribution, are read: of all that was counted, or of the counts of a span."""
 
+    has_rolling = False
     name: str
     rule: FamilyRule
+    traffic: MessageCount
+
+    @property
+    @abstractmethod
+    def published_answer(self) -> TotalAnswer: ...
 
     @property
     @abstractmethod
     def published(self) -> LabelCounts: ...
+
+    def labels_between(self, start: float, end: float) -> LabelCounts:
+        raise NoWindows(self.name, has_rolling=False)
+
+    @property
+    def labels(self) -> LabelReader | None:
+        return self if self.rule.kind == LABELS else None
+
+    @property
+    def values(self) -> ValueReader | None:
+        return self if self.rule.kind == VALUES else None
+
+    @property
+    def epsilon(self) -> float:
+        return self.rule.epsilon
+
+    @property
+    def accuracy(self) -> float:
+        return self.rule.accuracy
 
     def series_name(self, label: str) -> str:
         """A label of a family is what follows its name in that of a series; events without labels have the name.
@@ -91,28 +117,18 @@ class LabelReader:
     def label_of(self, series: str) -> str:
         return label_of_series(self.name, series)
 
-    def top(self, share: float, counts: LabelCounts | None = None, most: int | None = None) -> Top:
-        if self.rule.kind != LABELS:
-            message = f"{self.name!r} is a distribution of values, and has no labels: ask for its quantiles"
-            raise InvalidParameter("counter", self.name, message=message)
-        return (counts or self.published).top(share, most)
-
-    def quantiles(self, shares: Iterable[float], counts: LabelCounts | None = None) -> list[Quantile]:
-        """Empty if nothing is known."""
-        ranks = self._ranks(counts or self.published)
+    def quantiles(self, shares: Iterable[float], counts: LabelCounts) -> list[Quantile]:
+        ranks = self._ranks(counts)
         return [found for q in shares if (found := ranks.quantile(q)) is not None]
 
-    def rank(self, value: float, counts: LabelCounts | None = None) -> Rank:
-        return self._ranks(counts or self.published).rank(value)
+    def rank(self, value: float, counts: LabelCounts) -> Rank:
+        return self._ranks(counts).rank(value)
 
     def _ranks(self, counts: LabelCounts) -> Ranks:
-        if self.rule.kind != VALUES:
-            message = f"{self.name!r} has labels, and no quantiles: ask for its top, or for those of a distribution"
-            raise InvalidParameter("distribution", self.name, message=message)
         return Ranks(counts.counts, counts.held_back.total + counts.missing, self.rule.buckets)
 
 
-class TrackedFamily(Watched, LabelReader):
+class TrackedFamily(FamilyReader):
     """A family without windows, or one window: then `part_of` is the family, and `traffic` that of all windows.
 
     Readers see the total, labels and quantiles once they are saved: none falls when the coordinator is restarted.
@@ -237,11 +253,6 @@ class TrackedFamily(Watched, LabelReader):
     @property
     def published_answer(self) -> TotalAnswer:
         return self._total._replace(state=self.state)
-
-    @property
-    def largest_published(self) -> float:
-        """The middle of the bounds may fall. `lower` never does."""
-        return self._total.lower
 
     @property
     def state(self) -> State:

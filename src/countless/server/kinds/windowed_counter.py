@@ -13,15 +13,16 @@ from countless.core.messages import SiteId
 from countless.core.periods.window import TotalAnswer, WindowRule
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.server.kinds.counter import CounterFields, PlanKey, TrackedCounter, config_of, state_of
+from countless.server.kinds.counter import CounterFields, TrackedCounter, config_of, state_of
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.published_windows import PublishedWindows
-from countless.server.sessions.tracked import MessageCount, OnChange
+from countless.server.sessions.readable import MessageCount, RoundReader
+from countless.server.sessions.tracked import OnChange
 from countless.server.settings import Config
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import KeyRows, Publish, Rows, alone, value_of
-from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import ALL, COUNTER, Key, calendar_text
 
 
@@ -160,8 +161,12 @@ class WindowedCounter(Periodic[TrackedCounter]):
     def coordinator(self) -> Coordinator:
         return self.tracker.coordinator
 
-    def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
-        return self.tracker.next_plan()
+    @property
+    def rounds(self) -> RoundReader:
+        return self
+
+    def next_context(self) -> RoundContext | None:
+        return self.tracker.next_context()
 
     # Windows
 
@@ -264,4 +269,3 @@ class WindowedCounter(Periodic[TrackedCounter]):
 
 
 AnyCounter = TrackedCounter | WindowedCounter
-AnyAnswer = Answer | TotalAnswer

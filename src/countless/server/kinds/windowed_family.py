@@ -24,14 +24,15 @@ from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.core.periods.window import TotalAnswer, WindowRule, total_answer
 from countless.errors import InvalidParameter
-from countless.server.kinds.family import SCHEMES, LabelReader, SavedFamily, TrackedFamily
+from countless.server.kinds.family import SCHEMES, FamilyReader, SavedFamily, TrackedFamily
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.published_windows import PublishedWindows
-from countless.server.sessions.tracked import MessageCount, OnChange
+from countless.server.sessions.readable import MessageCount
+from countless.server.sessions.tracked import OnChange
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import Publish, Rows
-from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import ALL, FAMILY, Key, calendar_text
 
 MAX_SUMS = 4  # of spans of several windows: today, yesterday ...
@@ -43,7 +44,7 @@ class _Published(NamedTuple):
     settled: LabelCounts  # of all windows that are not open
 
 
-class WindowedFamily(Periodic[TrackedFamily], LabelReader):
+class WindowedFamily(FamilyReader, Periodic[TrackedFamily]):
     """`FamilyRegistry` opens, closes and drops windows. Each is saved like a family."""
 
     def __init__(
@@ -123,11 +124,6 @@ class WindowedFamily(Periodic[TrackedFamily], LabelReader):
     def published_answer(self) -> TotalAnswer:
         """The total over all windows."""
         return self._total._replace(state=self.state)
-
-    @property
-    def largest_published(self) -> float:
-        """The middle of the bounds may fall. `lower` never does."""
-        return self._total.lower
 
     @property
     def state(self) -> State:

@@ -19,13 +19,15 @@ from math import inf
 from typing import Generic, Protocol, TypeVar
 
 from countless.core.messages import SiteId
+from countless.core.periods.spans import SpanCount, count_of_span
 from countless.core.periods.window import TotalAnswer, Window
 from countless.errors import InvalidParameter
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.published_windows import PublishedWindows
-from countless.server.sessions.tracked import MessageCount, OnChange, Watched
-from countless.server.storage.save_health import SaveHealth
+from countless.server.sessions.readable import MessageCount, SpanReader, WindowReader
+from countless.server.sessions.tracked import OnChange, Watched
+from countless.server.storage.health import SaveHealth
 from countless.wire.keys import Key, parse_calendar
 
 MAX_AHEAD = 8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open any number of them
@@ -96,6 +98,14 @@ class Periodic(Watched, Generic[Tracker]):
 
     # Reading what is saved
 
+    @property
+    def spans(self) -> SpanReader:
+        return self
+
+    @property
+    def windows(self) -> WindowReader:
+        return self
+
     def now(self) -> float:
         """What our clock shows."""
         return self._wall_clock()
@@ -133,16 +143,19 @@ class Periodic(Watched, Generic[Tracker]):
         """All sites have finished the windows before this moment; some may have been lost."""
         return self.calendar.bounds(min(self._published.open, default=self.present))[0]
 
-    def windows(self, limit: int | None = None) -> list[Window]:
-        """The present window, and all others that are kept and may have a count; the youngest `limit`, oldest first."""
+    def youngest(self, limit: int | None = None) -> list[Window]:
+        """The present window, and all others that are kept and may have a count: at most `limit`, oldest first."""
         periods = self._published.periods(self.present)
         return self._windows(periods if limit is None else periods[-limit:] if limit > 0 else [])
 
     def windows_between(self, start: float, end: float) -> list[Window]:
-        """Those of `windows` that overlap this span, in seconds since 1970."""
+        """Windows that overlap this span, in seconds since 1970."""
         first, last = self.calendar.period_at(start), self.calendar.period_at(end)
         listed = self._windows(self._published.periods(self.present, first, last))
         return [window for window in listed if window.start < end and window.end > start]
+
+    def span(self, start: float, end: float, now: float) -> SpanCount:
+        return count_of_span(self, start, end, now, self.windows_between(start, end))
 
     @property
     def closed_windows(self) -> ClosedWindows:

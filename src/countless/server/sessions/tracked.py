@@ -7,31 +7,15 @@ from typing import Any, Protocol
 
 from countless.core.machine import Machine
 from countless.core.messages import SiteId
+from countless.server.sessions.readable import MessageCount, TotalOnly
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import Publish, Rows, Saved
-from countless.server.storage.save_health import SaveHealth
 from countless.wire.keys import Key
 
 OnChange = Callable[[Saved], None]
 
 
-class MessageCount:
-    """Messages and bytes of one counter since the coordinator started; bytes are its share of the frames."""
-
-    __slots__ = ("began", "counted_before", "down", "down_bytes", "new", "up", "up_bytes")
-
-    def __init__(self, counted_before: int, new: bool, began: float) -> None:
-        self.began = began
-        self.counted_before = counted_before
-        self.new = new  # there was no such counter before
-        self.up = self.down = 0
-        self.up_bytes = self.down_bytes = 0.0
-
-    def add_up(self, size: float) -> None:
-        self.up += 1
-        self.up_bytes += size
-
-
-class Watched:
+class Watched(TotalOnly):
     """What readers may wait for, and what is saved. `health` says whether they see what is known now; `on_change` is
     called with it when its rows are part of the next save.
     """

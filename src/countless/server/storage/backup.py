@@ -15,7 +15,7 @@ from time import time
 from urllib.parse import quote
 
 from countless.server.storage.base import StoreError, Token
-from countless.server.storage.problems import explained, is_read_only
+from countless.server.storage.health import explained, is_read_only
 from countless.server.storage.schema import is_empty
 from countless.token_file import create_private, give_to_owner
 

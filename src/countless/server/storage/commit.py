@@ -12,8 +12,8 @@ from typing import NamedTuple
 from countless.core.messages import SiteId
 from countless.server.connection import Connection
 from countless.server.storage.base import StoreError
+from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import Changes, Dropped, Publish, Saved, StateStore, Tombstone
-from countless.server.storage.save_health import SaveHealth
 from countless.server.timings import Timings
 from countless.wire.frames import DownItem, SyncAck
 from countless.wire.keys import Key

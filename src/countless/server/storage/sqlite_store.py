@@ -21,8 +21,8 @@ import msgspec
 
 from countless.core.messages import SiteId
 from countless.server.storage.base import StoreError, Token
+from countless.server.storage.health import damaged, explained
 from countless.server.storage.journal import Fold, Journal
-from countless.server.storage.problems import damaged, explained
 from countless.server.storage.rows import Changes, KeyRows, Tombstone, What, decode, encode
 from countless.server.storage.schema import create_tables, is_empty
 from countless.token_file import ensure_private

@@ -10,19 +10,26 @@ A request without a valid token may do nothing, whichever tokens there are. The 
 started with `--open`: there, programs on the same machine that show no token may do everything. See `_is_local`.
 """
 
+import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address
 from time import time
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from starlette.requests import HTTPConnection
+from starlette.responses import Response, StreamingResponse
 
 from countless.server.storage.base import Token, TokenStore
 from countless.server.tokens import digest
 from countless.token_file import SCOPES
 
+log = logging.getLogger("countless.tokens")
+
+CHECK_S = 1.0
+SAVE_USES_S = 60.0
 _LOCAL_NAMES = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 # Headers that reverse proxies add. A request that has one comes from another machine, whatever its address is.
 _FORWARDED = re.compile(
@@ -129,3 +136,49 @@ def _is_local(caller: HTTPConnection) -> bool:
     named = _LOCAL_NAMES.fullmatch(caller.headers.get("host", "")) is not None
     foreign = "origin" in caller.headers or caller.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
     return near and named and not forwarded and not foreign
+
+
+def peer_of(caller: HTTPConnection, grant: Grant) -> str:
+    """Who a caller is, for limits on what one may use: its token, or else its address. Not the header: one token can be
+    written in several ways.
+    """
+    if grant.token is not None:
+        return f"token {grant.token.hex()[:16]}"
+    return f"address {caller.client.host if caller.client else ''}"
+
+
+# Streams end when their token is revoked or expires; so do connections of sites (`sockets/websocket.py`)
+
+
+def until_revoked(response: Response, access: object, grant: Grant) -> Response:
+    """The response; if it is a stream, it ends with the token."""
+    if isinstance(response, StreamingResponse) and isinstance(access, Access) and grant.token is not None:
+        response.body_iterator = _until_revoked(aiter(response.body_iterator), access, grant)
+    return response
+
+
+async def _until_revoked(chunks: AsyncIterator[Any], access: Access, grant: Grant) -> AsyncIterator[Any]:
+    revoked = asyncio.get_running_loop().create_future()
+    following: asyncio.Future[Any] | None = None
+    try:
+        with access.hold(grant, lambda: revoked.set_result(None)):
+            while True:
+                following = asyncio.ensure_future(anext(chunks, None))
+                await asyncio.wait((following, revoked), return_when=asyncio.FIRST_COMPLETED)
+                if revoked.done() or following.result() is None:
+                    return
+                yield following.result()
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        await chunks.aclose()  # type: ignore[attr-defined]  # all are generators
+
+
+async def check_tokens(access: Access) -> None:
+    while True:
+        await asyncio.sleep(CHECK_S)
+        try:
+            access.end_revoked()
+        except Exception:  # the state cannot be read at present; requests fail meanwhile
+            log.warning("token check failed, retried every second", exc_info=True)

@@ -10,15 +10,12 @@ from typing import Any, NamedTuple
 
 from countless.core.calendar import PERIODS, Calendar, calendar_of
 from countless.core.periods.rolling import PastTotals, narrower
-from countless.core.periods.spans import SpanCount, windows_of
+from countless.core.periods.spans import SpanCount, count_of_span, windows_of
 from countless.core.periods.window import Window, WindowState
-from countless.server.http.answers.windows import count_of_span
-from countless.server.http.history.counter_sums import CounterSum, WindowSum
-from countless.server.http.history.edges import BARS as BARS_WITHOUT_WINDOWS
-from countless.server.http.history.edges import LENGTHS_S
-from countless.server.http.history.history import History, Recorded
-from countless.server.kinds.windowed_counter import WindowedCounter
-from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.http.history.history import History
+from countless.server.http.history.series import BARS as BARS_WITHOUT_WINDOWS
+from countless.server.http.history.series import LENGTHS_S
+from countless.server.sessions.readable import Readable, WindowReader
 
 # Start, end, lower, estimate, upper (None: not known), state, since when it is known; sites that are awaited, and lost.
 Row = list[Any]
@@ -31,11 +28,10 @@ MAX_RATE_WIDTH = 0.5  # of the expected count
 _BARS_WORTH_IT = 60  # with more than so many minutes, hours are shown first
 
 
-def increases_of(counter: Recorded, history: History, per: str = "", bars: int | None = None) -> "Increases":
+def increases_of(counter: Readable, history: History, per: str = "", bars: int | None = None) -> "Increases":
     """With bars of this kind of period, if the counter has them, and so many of them."""
-    windows = counter.windows if isinstance(counter, CounterSum) else counter
-    if isinstance(windows, WindowedCounter | WindowedFamily | WindowSum):
-        return WindowIncreases(windows, history, per, bars)
+    if counter.windows is not None:
+        return WindowIncreases(counter.windows, counter.traffic.new, history, per, bars)
     return Increases(history, per, bars)
 
 
@@ -133,25 +129,26 @@ class WindowIncreases(Increases):
 
     def __init__(
         self,
-        counter: WindowedCounter | WindowedFamily | WindowSum,
+        windows: WindowReader,
+        is_new: bool,
         history: History,
         per: str = "",
         bars: int | None = None,
     ) -> None:
-        self._counter = counter
-        self._calendar = calendar = counter.calendar
+        self._windows = windows
+        self._calendar = calendar = windows.calendar
         self.tz = calendar.tz
         self.pers = PERIODS[PERIODS.index(calendar.per) :]
         if calendar.per == "month":
             self.figure_pers = {**self.figure_pers, "this-month": "month"}
         super().__init__(history, per, bars)
-        self._closed, self._present = counter.closed_windows, calendar.period_at(self._now)
+        self._closed, self._present = windows.closed_windows, calendar.period_at(self._now)
         oldest = self._closed.first if self._closed.first is not None else self._present
         needed = [self._periods(self.per, self._number)[0].first, calendar.period_at(self._now - RATE_SPANS_S[-1])]
         needed += [self._periods(each, 1)[0].first for each in self.figure_pers.values() if each in self.pers]
-        unsettled = counter.unsettled_windows(min(needed))
+        unsettled = windows.unsettled_windows(min(needed))
         self._first_bar = min([calendar.bounds(oldest)[0], *(window.start for window in unsettled)])
-        if not counter.traffic.new:  # windows are kept over a restart, answers are not
+        if not is_new:  # windows are kept over a restart, answers are not
             self._known_s = max(self._known_s, self._now - self._first_bar)
         self._unsettled = unsettled
 
@@ -178,7 +175,7 @@ class WindowIncreases(Increases):
 
     def _in_windows(self, start: float, end: float, *closed: Window) -> SpanCount:
         windows = [*(window for window in closed if window.estimate), *self._unsettled]
-        return count_of_span(self._counter, start, end, self._now, windows)
+        return count_of_span(self._windows, start, end, self._now, windows)
 
     def _periods(self, per: str, number: int) -> list[Period]:
         if per not in self.pers:

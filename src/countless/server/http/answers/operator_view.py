@@ -14,11 +14,10 @@ from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.sums import summed
-from countless.server.http.api.schemas import OperatorAnswer, UpDown
-from countless.server.http.api.window_schemas import IncompleteWindow, WindowsStatus
+from countless.server.http.api.schemas import IncompleteWindow, OperatorAnswer, UpDown, WindowsStatus
 from countless.server.http.history.history import History, reachable_sites
 from countless.server.http.server_view import ServerView
-from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.server.sessions.readable import RoundReader
 from countless.server.site_server import SiteServer
 from countless.wire.frames import encode_frames
 
@@ -32,7 +31,7 @@ ADVERSARY_TEXT = {
 }
 
 
-def operator_answer(counter: AnyCounter) -> OperatorAnswer:
+def operator_answer(counter: RoundReader) -> OperatorAnswer:
     """For the API: everything except the random state."""
     answer, config, traffic = counter.published_answer, counter.config, counter.traffic
     return OperatorAnswer(
@@ -56,8 +55,8 @@ def operator_answer(counter: AnyCounter) -> OperatorAnswer:
 
 def operator_sum(server: SiteServer, name: str) -> OperatorAnswer:
     """Add up a counter and its labelled series. The sum has no round; its sites are the ones of the largest part."""
-    parts = server.parts(name) or [server.counter(name)]
-    answers, config = [operator_answer(part) for part in parts], server.config_of(name)
+    answers = [operator_answer(part.rounds) for part in server.parts(name) if part.rounds is not None]
+    config = server.config_of(name)
     if len(answers) == 1 and answers[0].counter == name:
         return answers[0]
     largest = max(answers, key=lambda answer: answer.sites)
@@ -96,24 +95,25 @@ def _added_windows(parts: list[WindowsStatus]) -> WindowsStatus | None:
     return msgspec.structs.replace(parts[0], incomplete=youngest)
 
 
-def _windows_status(counter: AnyCounter) -> WindowsStatus | None:
-    if not isinstance(counter, WindowedCounter):
+def _windows_status(counter: RoundReader) -> WindowsStatus | None:
+    windows, rule = counter.windows, counter.config.windows
+    if windows is None or rule is None:
         return None
-    calendar, rule = counter.calendar, counter.window_rule
+    calendar = windows.calendar
     incomplete = [
         IncompleteWindow(
             start=calendar.local_time(window.start),
             end=calendar.local_time(window.end),
-            waiting_for=counter.sites_waited_for(window.period),
+            waiting_for=windows.sites_waited_for(window.period),
             lost=window.lost,
         )
-        for window in counter.windows(MAX_INCOMPLETE)
+        for window in windows.youngest(MAX_INCOMPLETE)
         if window.state is WindowState.INCOMPLETE
     ]
     return WindowsStatus(calendar.per, calendar.tz, calendar.anchor, rule.floor, rule.windows_kept, incomplete)
 
 
-def details(counter: AnyCounter, history: History) -> dict[str, Any]:
+def details(counter: RoundReader, history: History) -> dict[str, Any]:
     """For the page: everything except the sites, which have a table of their own."""
     answer = counter.published_answer
     return {
@@ -130,11 +130,12 @@ def details(counter: AnyCounter, history: History) -> dict[str, Any]:
     }
 
 
-def _windows_details(counter: AnyCounter) -> dict[str, Any] | None:
-    if not isinstance(counter, WindowedCounter):
+def _windows_details(counter: RoundReader) -> dict[str, Any] | None:
+    windows, rule = counter.windows, counter.config.windows
+    if windows is None or rule is None:
         return None
-    calendar, rule = counter.calendar, counter.window_rule
-    waiting_for = counter.sites_waited_for(calendar.previous(counter.present))
+    calendar = windows.calendar
+    waiting_for = windows.sites_waited_for(calendar.previous(calendar.period_at(windows.now())))
     return {
         "per": calendar.per,
         "tz": calendar.tz,
@@ -148,7 +149,7 @@ def _windows_details(counter: AnyCounter) -> dict[str, Any] | None:
 # Cost
 
 
-def cost_summary(counter: AnyCounter, history: History) -> dict[str, Any]:
+def cost_summary(counter: RoundReader, history: History) -> dict[str, Any]:
     """Messages and bytes so far and in the next 24 hours, how old an answer may be, and how wrong: of this counter, and
     of one message per event or regular flushes instead.
 
@@ -182,20 +183,20 @@ def cost_summary(counter: AnyCounter, history: History) -> dict[str, Any]:
     }
 
 
-def _messages_of_a_day(counter: AnyCounter, rate: float, now: float) -> int:
+def _messages_of_a_day(counter: RoundReader, rate: float, now: float) -> int:
     """About so many in the next 24 hours: no total begins anew but those of windows, whose cost repeats."""
     traffic, events = counter.traffic, rate * DAY_S
-    if isinstance(counter, WindowedCounter):
+    if counter.windows is not None:
         return round((traffic.up + traffic.down) * DAY_S / max(1.0, now - traffic.began))
     efolds = log1p(events / max(1, counter.known_total))
     return round(min(2 * events, _messages_per_efold(counter) * efolds))
 
 
-def _messages_to_double(counter: AnyCounter) -> int:
+def _messages_to_double(counter: RoundReader) -> int:
     return ceil(_messages_per_efold(counter) * log(2))
 
 
-def _messages_per_efold(counter: AnyCounter) -> float:
+def _messages_per_efold(counter: RoundReader) -> float:
     planned: float | None = getattr(counter.coordinator.plan, "messages_per_efold", None)
     if planned is not None:
         return planned
@@ -205,7 +206,7 @@ def _messages_per_efold(counter: AnyCounter) -> float:
 # Plan
 
 
-def plan_summary(counter: AnyCounter) -> dict[str, Any]:
+def plan_summary(counter: RoundReader) -> dict[str, Any]:
     """The running plan, the costs of the candidates, and why this one runs."""
     answer, config = counter.published_answer, counter.config
     running = counter.coordinator.plan or plan_deterministic(max(1, answer.sites), answer.alpha)
@@ -222,20 +223,20 @@ def plan_summary(counter: AnyCounter) -> dict[str, Any]:
     }
 
 
-def _prices(counter: AnyCounter) -> dict[str, float]:
+def _prices(counter: RoundReader) -> dict[str, float]:
     """Messages per e-fold of the total, by scheme: those that `auto` may choose and whose plan is computed already."""
     sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
-    ahead = counter.next_plan()
+    ahead = counter.next_context()
     if ahead is not None:
-        prices |= counter.coordinator.scheme.prices(ahead[1])
+        prices |= counter.coordinator.scheme.prices(ahead)
     running = counter.coordinator.plan
     if running is not None:
         prices[counter.published_answer.scheme] = getattr(running, "messages_per_efold", 0.0)
     return dict(sorted(prices.items(), key=lambda item: item[1]))
 
 
-def _why(counter: AnyCounter, prices: dict[str, float]) -> str:
+def _why(counter: RoundReader, prices: dict[str, float]) -> str:
     scheme, config = counter.published_answer.scheme, counter.config
     if config.scheme != Auto.name:
         return f"This counter is configured to run {config.scheme}."
@@ -273,7 +274,7 @@ _KEYS = {
 SITE_SORTS = tuple(_KEYS)
 
 
-def site_rows(server: ServerView, counter: AnyCounter, now: float) -> Iterator[SiteRow]:
+def site_rows(server: ServerView, counter: RoundReader, now: float) -> Iterator[SiteRow]:
     """Every incarnation that is a member of this counter, unsorted."""
     offset = now - server.now()
     for site_id, known in counter.coordinator.saved_state.known:

@@ -3,58 +3,30 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
-from countless.core.answer import State, Threshold, Verdict, whole
+from countless.core.answer import Threshold, Verdict, whole
 from countless.errors import InvalidParameter
-from countless.server.http.access.peers import peer_of
-from countless.server.http.answers.counted_stream import CountedStream
+from countless.server.http.access.auth import peer_of
 from countless.server.http.api.openapi import error
 from countless.server.http.api.schemas import PublicAnswer
-from countless.server.sessions.periodic import Periodic
+from countless.server.sessions.readable import Readable
 from countless.server.sessions.shares import Shares
-from countless.server.storage.save_health import SaveHealth
+from countless.server.storage.health import SaveHealth
 from countless.wire.frames import MAX_NUMBER
 
 WATCH_HEARTBEAT_S = 15.0  # a reader that receives nothing for three of these has lost the connection
 HEARTBEAT = b": heartbeat\n\n"  # a comment, which readers of events ignore
 
 
-class PublishedAnswer(Protocol):
-    @property
-    def estimate(self) -> float: ...
-
-    @property
-    def lower(self) -> float: ...
-
-    @property
-    def upper(self) -> float: ...
-
-    @property
-    def state(self) -> State: ...
-
-
-class Published(Protocol):
-    """A counter, a family, or a label of one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def published_answer(self) -> PublishedAnswer: ...
-
-    @property
-    def health(self) -> SaveHealth: ...
-
-
-def public_view(counter: Published) -> PublicAnswer:
+def public_view(counter: Readable) -> PublicAnswer:
     answer = counter.published_answer
-    per = counter.calendar.per if isinstance(counter, Periodic) else None
-    numbers = whole(answer.estimate, answer.lower, answer.upper)
+    per = None if counter.windows is None else counter.windows.calendar.per
+    numbers = whole(answer.estimate, *answer.bounds)
     return PublicAnswer(counter.name, *numbers, answer.state, as_of(counter.health), per)
 
 
@@ -71,6 +43,24 @@ def event_stream(request: Request, answers: AsyncIterator[PublicAnswer], thresho
     if len(watches) >= most or watches.is_full(peer):
         return error(f"too many watches are open (max_watches: {most}, and {watches.most} for one token)", 503)
     return CountedStream(server_sent_events(answers, threshold), watches, peer)
+
+
+class CountedStream(StreamingResponse):
+    """Counted from its call on, and not from its first event: of many requests that arrive together, all would be let
+    in before the first is counted.
+    """
+
+    def __init__(self, events: AsyncIterator[bytes], shares: Shares[object], peer: str) -> None:
+        super().__init__(events, 200, {"cache-control": "no-store", "x-accel-buffering": "no"}, "text/event-stream")
+        self._shares = shares
+        self._peer = peer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._shares.add(self, self._peer)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._shares.remove(self)
 
 
 async def server_sent_events(answers: AsyncIterator[PublicAnswer], threshold: Threshold | None) -> AsyncIterator[bytes]:

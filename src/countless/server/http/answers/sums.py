@@ -12,17 +12,15 @@ from msgspec.structs import replace
 
 from countless.core.answer import State, worst_state
 from countless.errors import InvalidParameter, UnknownName
-from countless.server.http.answers.families import family_top, family_window
+from countless.server.http.answers.labels import family_top
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.windows import rolling_answer, window_answer
 from countless.server.http.api.schemas import PublicAnswer, TopAnswer, TopRow
 from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer
-from countless.server.http.history.family_parts import AnyPart, LabelView, family_parts
 from countless.server.http.history.history import Recorder
+from countless.server.http.history.parts import label_of_family
 from countless.server.http.server_view import ServerView
-from countless.server.kinds.family import TrackedFamily
-from countless.server.kinds.windowed_counter import AnyCounter
-from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.sessions.readable import Readable
 from countless.server.site_server import SiteServer
 from countless.wire.keys import counter_of
 
@@ -31,47 +29,28 @@ _Answer = TypeVar("_Answer", bound=AnyAnswer)
 WATCHES_SHARE = 5  # a sum that takes a millisecond is computed every 5 ms for each watch of a sum: 20 % of a core
 
 
-def all_names(server: SiteServer) -> set[str]:
-    """Of counters, series, and families."""
-    return server.names | server.families.by_name.keys()
-
-
-def find_parts(server: ServerView, name: str) -> list[AnyPart]:
+def find_parts(server: ServerView, name: str) -> Sequence[Readable]:
     """What a counter is the sum of; a family, or a label of one. Empty: there is none."""
-    return [*family_parts(server.families.by_name, name)] or [*server.parts(name)]
+    label = None if name in server.by_name else label_of_family(server.by_name, name)
+    return server.parts(name) if label is None else [label]
 
 
-def parts_of(server: SiteServer, name: str) -> list[AnyPart]:
+def parts_of(server: SiteServer, name: str) -> Sequence[Readable]:
     parts = find_parts(server, name)
     if not parts:
-        raise UnknownName("counter", name, sorted({counter_of(each) or each for each in all_names(server)}))
+        raise UnknownName("counter", name, sorted({counter_of(each) or each for each in server.names}))
     return parts
 
 
-def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[AnyPart], AnyAnswer]:
+def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[Readable], AnyAnswer]:
     """How to read one part: its total, the count of a window, or of the last so many minutes."""
     if window is not None and rolling is not None:
         raise InvalidParameter("window", window, message="window can't be used with rolling")
     if window is not None:
-        return lambda part: _window_answer(part, window)
+        return lambda part: window_answer(part, window)
     if rolling is not None:
-        return lambda part: rolling_answer(_counter(part, rolling), recorder, rolling)
+        return lambda part: rolling_answer(part, recorder, rolling)
     return public_view
-
-
-def _window_answer(part: AnyPart, window: str) -> WindowAnswer:
-    if isinstance(part, TrackedFamily | WindowedFamily | LabelView):
-        return family_window(part, window)[1]
-    return window_answer(part, window)
-
-
-def _counter(part: AnyPart, rolling: str) -> AnyCounter:
-    if isinstance(part, TrackedFamily | WindowedFamily | LabelView):
-        family = part.family if isinstance(part, LabelView) else part
-        has_windows = isinstance(family, WindowedFamily)
-        instead = "ask for a window, such as now or last" if has_windows else "it has one count, of all time"
-        raise InvalidParameter("rolling", rolling, message=f"family {family.name!r} has no rolling counts: {instead}")
-    return part
 
 
 def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
@@ -131,12 +110,15 @@ async def _pause(server: SiteServer, spent_s: float) -> None:
 
 
 def top_of(
-    name: str, parts: Sequence[AnyPart], share: float, read: Callable[[AnyPart], AnyAnswer], window: str | None
+    name: str, parts: Sequence[Readable], share: float, read: Callable[[Readable], AnyAnswer], window: str | None
 ) -> TopAnswer:
     """Of a family, or of the labelled series of a counter."""
     answers, first = [read(part) for part in parts], parts[0]
-    if isinstance(first, TrackedFamily | WindowedFamily):
-        return family_top(first, share, window)
+    if first.labels is not None:
+        return family_top(first.labels, share, window)
+    if first.values is not None:
+        message = f"{name!r} is a distribution of values, and has no labels: ask for its quantiles"
+        raise InvalidParameter("counter", name, message=message)
     return top_answer(name, answers, share)
 
 

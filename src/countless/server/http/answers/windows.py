@@ -6,102 +6,68 @@ exact totals of closed windows: docs/understand/threat-model.md says why these r
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from math import inf
-from typing import Any, Protocol
 
 from countless.core.answer import State, worst_state
 from countless.core.parameters import require_rolling
 from countless.core.periods.rolling import count_since, narrower
 from countless.core.periods.spans import SpanCount, count_between, span_named
-from countless.core.periods.window import Window, WindowState
 from countless.errors import InvalidParameter, NoWindows
 from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
-from countless.server.http.history.counter_sums import WindowSum
 from countless.server.http.history.history import Recorder
-from countless.server.kinds.windowed_counter import AnyCounter
-from countless.server.kinds.windowed_family import AnyFamily
-from countless.server.sessions.periodic import Periodic
+from countless.server.http.history.parts import WindowSum, have_one_calendar
+from countless.server.sessions.readable import Readable, SpanReader, WindowReader
 from countless.wire.keys import counter_of
-
-AnyWindows = Periodic[Any]
-Windowed = AnyCounter | AnyFamily | AnyWindows  # it has windows, or none
-
-
-class Kept(Protocol):
-    """What is kept of the windows of a counter: see `Periodic`."""
-
-    @property
-    def kept_from(self) -> int | None: ...
-
-    @property
-    def most_not_kept(self) -> int: ...
-
-    @property
-    def complete_until(self) -> int: ...
-
 
 MAX_NAME_CHARS = 100  # of a window or a duration, in an error
 MAX_LISTED_WINDOWS = 50_000  # of all series of a counter, in one list
 
 
-def window_answer(counter: Windowed, which: str) -> WindowAnswer:
+def window_answer(part: Readable, which: str) -> WindowAnswer:
     """Of a span by its name."""
-    windowed = _with_windows(counter)
-    return span_answer(windowed, which, *read_span(windowed, which))
+    return span_answer(part, which)[1]
 
 
-def read_span(counter: AnyWindows, which: str) -> tuple[SpanCount, float]:
-    """The span of this name, and the moment of reading. A plus in a query that is not encoded arrives as a space."""
-    name, now = which[:MAX_NAME_CHARS], counter.now()
-    return named_span(counter, name.replace(" ", "+") if "T" in name else name, now), now
-
-
-def span_answer(counter: AnyWindows, which: str, span: SpanCount, now: float) -> WindowAnswer:
-    calendar = counter.calendar
-    return WindowAnswer(
-        counter=counter.name,
+def span_answer(part: Readable, which: str) -> tuple[SpanCount, WindowAnswer]:
+    """Raises NoWindows. A plus in a query that is not encoded arrives as a space."""
+    if part.spans is None:
+        raise _no_windows(part)
+    name, now, calendar, first = which[:MAX_NAME_CHARS], part.spans.now(), part.spans.calendar, part.spans.first_window
+    span = named_span(part.spans, name.replace(" ", "+") if "T" in name else name, now)
+    own = part.of_span(span)
+    return span, WindowAnswer(
+        counter=part.name,
         window=which,
         start=calendar.local_time(span.start),
         end=calendar.local_time(span.end),
-        estimate=span.estimate,
-        lower=span.lower,
-        upper=span.upper,
-        state=_state(counter.published_answer.state, span),
+        estimate=own.estimate,
+        lower=own.lower,
+        upper=own.upper,
+        state=_state(part.published_answer.state, span),
         complete=span.complete,
         known_since=None if span.known_since is None else calendar.local_time(span.known_since),
-        as_of=_utc(now - counter.health.behind_s),
-        first_window=None if counter.first_window is None else calendar.local_time(counter.first_window),
+        as_of=_utc(now - part.health.behind_s),
+        first_window=None if first is None else calendar.local_time(first),
     )
 
 
-def named_span(counter: AnyWindows, name: str, now: float) -> SpanCount:
-    start, end = span_named(name, counter.calendar, now)
-    return count_of_span(counter, start, end, now, counter.windows_between(start, end))
+def named_span(spans: SpanReader, name: str, now: float) -> SpanCount:
+    return spans.span(*span_named(name, spans.calendar, now), now)
 
 
-def count_of_span(counter: Kept, start: float, end: float, now: float, windows: Sequence[Window]) -> SpanCount:
-    """From windows of the counter. Those outside of the span are not needed."""
-    kept_since = -inf if counter.kept_from is None else counter.kept_from
-    span = count_between(windows, start, end, now, dropped=counter.most_not_kept, kept_since=kept_since)
-    if span.complete and end > counter.complete_until:  # without a window there, but a site may have counted one
-        return span._replace(state=WindowState.INCOMPLETE)
-    return span
-
-
-def window_list(name: str, counters: Sequence[Windowed], limit: int) -> WindowList:
+def window_list(name: str, counters: Sequence[Readable], limit: int) -> WindowList:
     """The sums of these counters, which are the labelled series of one, for example."""
-    parts = [_with_windows(each) for each in counters]
+    parts = [_windows_of(each) for each in counters]
     calendar, now = parts[0].calendar, parts[0].now()
-    if not all(part.calendar.same_as(calendar) for part in parts):
+    if not have_one_calendar(parts):
         message = f"the labelled series of {name!r} have different windows: ask for one of them"
         raise InvalidParameter("counter", name, message=message)
     if limit * len(parts) > MAX_LISTED_WINDOWS:
         raise InvalidParameter(
             "limit", limit, f"at most {MAX_LISTED_WINDOWS // len(parts)}: there are {len(parts)} series"
         )
-    windows = WindowSum(parts).windows(limit)
+    windows = WindowSum(parts).youngest(limit)
     counts = [count_between([each], each.start, each.end, now) for each in windows]
-    state = worst_state(part.published_answer.state for part in parts)
+    state = worst_state(each.published_answer.state for each in counters)
     return WindowList(
         counter=name,
         per=calendar.per,
@@ -119,19 +85,22 @@ def window_list(name: str, counters: Sequence[Windowed], limit: int) -> WindowLi
             )
             for count in counts
         ],
-        as_of=_utc(now - parts[0].health.behind_s),
+        as_of=_utc(now - counters[0].health.behind_s),
     )
 
 
-def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> RollingAnswer:
+def rolling_answer(counter: Readable, recorder: Recorder, rolling: str) -> RollingAnswer:
     """From the recorded answers, and from the windows if there are any."""
+    if not counter.has_rolling:
+        instead = "it has one count, of all time" if counter.spans is None else "ask for a window, such as now or last"
+        message = f"family {_whole(counter)!r} has no rolling counts: {instead}"
+        raise InvalidParameter("rolling", rolling, message=message)
     length_s = require_rolling("rolling", rolling[:MAX_NAME_CHARS])
     records = recorder.for_counter(counter).records()
     now = records[-1].time
     count = count_since(records, now - length_s)
-    if isinstance(counter, Periodic):
-        windows = counter.windows_between(count.start, now)
-        count = narrower(count, count_of_span(counter, count.start, now, now, windows))
+    if counter.spans is not None:
+        count = narrower(count, counter.spans.span(count.start, now, now))
     return RollingAnswer(
         counter=counter.name,
         rolling=rolling,
@@ -147,10 +116,21 @@ def rolling_answer(counter: AnyCounter, recorder: Recorder, rolling: str) -> Rol
     )
 
 
-def _with_windows(counter: Windowed) -> AnyWindows:
-    if not isinstance(counter, Periodic):
-        raise NoWindows(counter.name, counter_of(counter.name))
-    return counter
+def _windows_of(counter: Readable) -> WindowReader:
+    if counter.windows is None:
+        raise _no_windows(counter)
+    return counter.windows
+
+
+def _no_windows(counter: Readable) -> NoWindows:
+    if counter.has_rolling:
+        return NoWindows(counter.name, counter_of(counter.name))
+    return NoWindows(_whole(counter), has_rolling=False)
+
+
+def _whole(counter: Readable) -> str:
+    """The family, of a label."""
+    return counter_of(counter.name) or counter.name
 
 
 def _state(total: State, count: SpanCount) -> State:

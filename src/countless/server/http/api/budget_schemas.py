@@ -15,8 +15,7 @@ from countless.core.budget.rule import (
     ON_UNREACHABLE,
 )
 from countless.core.budget.state import BudgetState
-from countless.server.http.api.schema_types import Anchor, Per, Zone, described
-from countless.server.http.api.schemas import Name
+from countless.server.http.api.schemas import Anchor, Name, Per, Zone, described
 
 Limit = Annotated[
     Any, described("The units that all sites may spend together.", type="integer", minimum=1, maximum=MAX_AMOUNT)

@@ -16,12 +16,10 @@ from starlette.routing import Route
 
 from countless import __version__
 from countless.errors import CountlessError, UnknownName
-from countless.server.http.access.auth import NOTHING
-from countless.server.http.access.peers import peer_of
-from countless.server.http.access.revocation import until_revoked
+from countless.server.connection import Turns
+from countless.server.http.access.auth import NOTHING, peer_of, until_revoked
 from countless.server.http.api.schemas import Problem
 from countless.server.storage.base import StoreError
-from countless.server.turns import Turns
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -112,7 +110,8 @@ def _by_method(handlers: dict[str, Handler]) -> Handler:
 def openapi(operations: Iterable[Operation]) -> dict[str, Any]:
     """The OpenAPI 3.1 document. Summaries and descriptions are the docstrings of the handlers."""
     operations = tuple(operations)
-    structs = {struct for each in operations for struct in (each.body, *_structs(each.response)) if struct is not None}
+    given = (struct for each in operations for struct in (each.body, *_structs(each.response)) if struct is not None)
+    structs = dict.fromkeys(given)  # in the same order each time
     _, components = msgspec.json.schema_components([*structs, Problem], ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
     for each in operations:

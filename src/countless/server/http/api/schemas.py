@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, get_args
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Meta, Struct
 
 from countless.core.answer import State
 from countless.core.calendar import PERIODS
@@ -13,10 +13,31 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.periods.window import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
 from countless.schemes.registry import ADVERSARIES, SchemeName
-from countless.server.http.api.schema_types import Anchor, Moment, described
-from countless.server.http.api.window_schemas import WindowsStatus
-from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA, Config
+from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA, Config, Spec
 from countless.wire.keys import MAX_NAME_CHARS
+
+
+def described(description: str, **schema: Any) -> Meta:
+    """For the OpenAPI document only: values are checked where they are used, with a better message than msgspec's."""
+    return Meta(description=description, extra_json_schema=schema)
+
+
+Moment = Annotated[str, described("The time of reading, never the time of a report.", format="date-time")]
+Per = Annotated[Any, described("The length of a period; null: there are none.", enum=[*PERIODS, None], default=None)]
+Zone = Annotated[
+    Any, described("The time zone of the periods.", type="string", default="UTC", examples=["Europe/Berlin"])
+]
+Anchor = Annotated[
+    Any,
+    described(
+        "At which second of a minute, minute of an hour, hour of a day or day of a month a period begins. "
+        "Null: at the first. A month that is too short begins on its last day.",
+        type=["integer", "null"],
+        minimum=0,
+        maximum=59,
+    ),
+]
+Seen = Annotated[str, described("In the time zone of the windows, or UTC.", format="date-time")]
 
 
 def _numbers(keep: Mapping[str, int]) -> str:
@@ -70,17 +91,10 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
     floor: Floor = UNSET
     keep: Keep = UNSET
 
-    def applied_to(self, config: Config) -> Config:
+    def applied_to(self, spec: Spec) -> Spec:
         plain = {name: getattr(self, name) for name in ("alpha", "delta", "scheme", "adversary", "label_cap")}
         given = {name: value for name, value in plain.items() if value is not None}
-        return replace(config, **given, windows=self._windows(config.windows))
-
-    def applied_to_family(self, rule: FamilyRule) -> FamilyRule:
-        for name in ("alpha", "delta", "scheme", "adversary", "label_cap"):
-            if getattr(self, name) is not None:
-                message = f"{name} can't be used for a family, which has epsilon"
-                raise InvalidParameter(name, getattr(self, name), message=message)
-        return replace(rule, windows=self._windows(rule.windows))
+        return spec.changed(given, self._windows(spec.windows))
 
     def _windows(self, rule: WindowRule | None) -> WindowRule | None:
         calendar = {name: getattr(self, name) for name in ("per", "tz", "anchor")}
@@ -107,15 +121,14 @@ class NewCounter(Rules, kw_only=True):
         | None
     ) = None
 
-    def family_rule(self) -> FamilyRule:
-        return self.applied_to_family(FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon))
-
-    def applied_to(self, config: Config) -> Config:
+    def spec(self, defaults: Config) -> Spec:
+        """Of the counter, or the family."""
+        if self.family:
+            return self.applied_to(FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon))
         if self.epsilon is not None:
-            raise InvalidParameter(
-                "epsilon", self.epsilon, message="epsilon can't be used for a counter, which has alpha"
-            )
-        return super().applied_to(config)
+            message = "epsilon can't be used for a counter, which has alpha"
+            raise InvalidParameter("epsilon", self.epsilon, message=message)
+        return self.applied_to(defaults)
 
 
 class PublicAnswer(Struct):
@@ -135,6 +148,26 @@ class UpDown(Struct):
 
     up: int
     down: int
+
+
+class IncompleteWindow(Struct):
+    """A window that has ended, and may have more events than are known."""
+
+    start: Seen
+    end: str
+    waiting_for: Annotated[list[str], described("Sites that have not delivered their last count.")]
+    lost: Annotated[int, described("Sites that ended without a last count: the window stays incomplete.")]
+
+
+class WindowsStatus(Struct):
+    """The rule of a counter with windows, and its windows that are not complete."""
+
+    per: str
+    tz: str
+    anchor: int
+    floor: Annotated[int | None, described("Null: a third of the last closed window.")]
+    keep: int
+    incomplete: Annotated[list[IncompleteWindow], described("The youngest, oldest first.")]
 
 
 class OperatorAnswer(PublicAnswer, kw_only=True):

@@ -5,9 +5,8 @@ from typing import Annotated
 from msgspec import Struct
 
 from countless.core.answer import State
-from countless.server.http.api.schema_types import Moment, described
+from countless.server.http.api.schemas import Moment, Seen, described
 
-Seen = Annotated[str, described("In the time zone of the windows, or UTC.", format="date-time")]
 KnownSince = Annotated[
     str | None,
     described(
@@ -85,23 +84,3 @@ class RollingAnswer(Struct):
     rate: Rate
     known_since: KnownSince
     as_of: Moment
-
-
-class IncompleteWindow(Struct):
-    """A window that has ended, and may have more events than are known."""
-
-    start: Seen
-    end: str
-    waiting_for: Annotated[list[str], described("Sites that have not delivered their last count.")]
-    lost: Annotated[int, described("Sites that ended without a last count: the window stays incomplete.")]
-
-
-class WindowsStatus(Struct):
-    """The rule of a counter with windows, and its windows that are not complete."""
-
-    per: str
-    tz: str
-    anchor: int
-    floor: Annotated[int | None, described("Null: a third of the last closed window.")]
-    keep: int
-    incomplete: Annotated[list[IncompleteWindow], described("The youngest, oldest first.")]

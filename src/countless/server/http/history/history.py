@@ -6,27 +6,20 @@ for operators are separate series: if they shared their points, the times that a
 
 import asyncio
 import logging
-from array import array
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
-from math import ceil, log2
+from collections.abc import Mapping
 from time import time
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from countless.clock import Clock, steady_clock
 from countless.core.answer import State
 from countless.core.periods.rolling import TotalRecord
-from countless.server.http.history.counter_sums import CounterSum, by_counter
-from countless.server.http.history.edges import SHORTEST_S, Edges
-from countless.server.http.history.family_parts import family_parts
+from countless.server.http.history.parts import CounterSum, by_counter, label_of_family
+from countless.server.http.history.series import SHORTEST_S, Edges, TimeSeries
 from countless.server.http.server_view import ServerView
-from countless.server.kinds.windowed_counter import AnyAnswer
-from countless.server.sessions.tracked import MessageCount
-from countless.wire.keys import counter_of
+from countless.server.sessions.readable import AnyAnswer, Readable
 
 log = logging.getLogger("countless.history")
 
-MAX_POINTS = 320  # a chart cannot show more
 MAX_RECORDED = 2_000  # counters; together at most about 60 MB
 RECORD_INTERVAL_S = 1.0
 CLOCK_STEP_S = 2.0  # a clock that gains more than this between two readings was set
@@ -41,99 +34,10 @@ class _Which(NamedTuple):
     is_sum: bool = False
 
 
-class TimeSeries:
-    """Rows of `width` numbers, oldest first; the first number of a row is its time.
-
-    >>> series = TimeSeries(2, max_rows=50)
-    >>> for second in range(5000): series.add(second, second * 10)
-    >>> [int(time) for time, _ in series][:10]
-    [0, 2048, 3072, 4096, 4608, 4736, 4864, 4928, 4960, 4965]
-    """
-
-    __slots__ = ("_max_rows", "_numbers", "_width")
-
-    def __init__(self, width: int, max_rows: int = MAX_POINTS) -> None:
-        self._width = width
-        self._max_rows = max_rows
-        self._numbers = array("d")
-
-    def __len__(self) -> int:
-        return len(self._numbers) // self._width
-
-    def __iter__(self) -> Iterator[tuple[float, ...]]:
-        for start in range(0, len(self._numbers), self._width):
-            yield tuple(self._numbers[start : start + self._width])
-
-    def column(self, index: int) -> list[float]:
-        return self._numbers[index :: self._width].tolist()
-
-    @property
-    def last(self) -> tuple[float, ...]:
-        """The last row; empty if there is none."""
-        return tuple(self._numbers[-self._width :])
-
-    def add(self, *row: float) -> None:
-        """Append a row, unless it differs from the last one in nothing but its time."""
-        if row[1:] != self.last[1:]:
-            self._append(*row)
-
-    def repeat(self, time: float) -> None:
-        """The last row was still true at this time."""
-        if self.last and time > self.last[0]:
-            self._append(time, *self.last[1:])
-
-    def shift(self, seconds: float) -> None:
-        for start in range(0, len(self._numbers), self._width):
-            self._numbers[start] += seconds
-
-    def _append(self, *row: float) -> None:
-        self._numbers.extend(row)
-        if len(self) > self._max_rows:
-            self._downsample()
-
-    def _downsample(self) -> None:
-        """Keep the newest quarter and, of the rest, the first row of each time cell. Cells of older rows are larger.
-
-        A cell is as long as about 25/max_rows of its age, so ten years of seconds fit. Cells are nested powers of two,
-        so the rows that are kept do not depend on when this is called.
-        """
-        rows = list(self)
-        newest, dense = rows[-1][0], len(rows) * 3 // 4
-        kept = rows[:1]
-        for before, row in pairwise(rows[:dense]):
-            cell = 2.0 ** ceil(log2(max(1.0, newest - row[0]) * 25 / self._max_rows))
-            if row[0] // cell != before[0] // cell:
-                kept.append(row)
-        if len(kept) > self._max_rows * 0.65:  # older than ten years of seconds
-            kept = kept[::2]
-        self._numbers = array("d", (number for row in kept + rows[dense:] for number in row))
-
-
-class Recorded(Protocol):
-    """What is recorded of a counter, of the sum of its labelled series, or of a family or one of its labels."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def published_answer(self) -> AnyAnswer: ...
-
-    @property
-    def traffic(self) -> MessageCount: ...
-
-    @property
-    def coordinator(self) -> "HasPhase": ...
-
-
-class HasPhase(Protocol):
-    @property
-    def phase(self) -> int | None: ...
-
-
 class History:
     __slots__ = ("_edges", "_last", "_traffic", "points", "recorded_at", "round_marks", "site_seconds")
 
-    def __init__(self, counter: Recorded, now: float) -> None:
+    def __init__(self, counter: Readable, now: float) -> None:
         self.points = TimeSeries(5)  # time, estimate, lower, upper, index in STATES: for the read scope
         self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
         self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
@@ -144,12 +48,13 @@ class History:
         if counter.traffic.new and counter.traffic.began < now:
             self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
 
-    def matches(self, counter: Recorded) -> bool:
+    def matches(self, counter: Readable) -> bool:
         """False if the counter was deleted, and created again under its name."""
         return counter.traffic is self._traffic
 
-    def record(self, counter: Recorded, now: float) -> None:
-        answer, phase = counter.published_answer, counter.coordinator.phase
+    def record(self, counter: Readable, now: float) -> None:
+        answer, rounds = counter.published_answer, counter.rounds
+        phase = None if rounds is None else rounds.coordinator.phase
         self.site_seconds += reachable_sites(answer) * max(0.0, now - self.recorded_at)
         before, self.recorded_at = self.recorded_at, now
         past = self._record(before) if before // SHORTEST_S != now // SHORTEST_S else None
@@ -209,7 +114,7 @@ class Recorder:
         if now < last or step > CLOCK_STEP_S:
             for history in self._histories.values():
                 history.shift(step)
-            for counter in (*self._server.counters.values(), *self._server.families.by_name.values()):
+            for counter in self._server.by_name.values():
                 if counter.traffic.began <= last:  # else it began after the step
                     counter.traffic.began += step
         return now
@@ -236,21 +141,21 @@ class Recorder:
                 history = self._histories[which] = History(counters[which], now)
             history.record(counters[which], now)
 
-    def _recorded(self) -> Mapping[_Which, Recorded]:
+    def _recorded(self) -> Mapping[_Which, Readable]:
         """All counters and families, and the sums of those with labels. Of very many
         counters, only the sums that a page has shown; of the labels of families, those that it has shown.
         """
-        counters, families = self._server.counters, self._server.families.by_name
-        if len(counters) <= MAX_RECORDED:
-            sums = [each for each in by_counter(counters).values() if isinstance(each, CounterSum)]
+        by_name = self._server.by_name
+        if len(by_name) <= MAX_RECORDED:
+            sums = [each for each in by_counter(by_name).values() if each.parts]
         else:
             names = [which.name for which in self._histories if which.is_sum]
             sums = [CounterSum(name, parts) for name in names if (parts := self._server.parts(name))]
-        names = [which.name for which in self._histories if counter_of(which.name) is not None]
-        labels = [part for name in names for part in family_parts(families, name)]
-        return {_which(each): each for each in (*counters.values(), *families.values(), *sums, *labels)}
+        names = [which.name for which in self._histories if which.name not in by_name and not which.is_sum]
+        labels = [label for name in names if (label := label_of_family(by_name, name)) is not None]
+        return {_which(each): each for each in (*by_name.values(), *sums, *labels)}
 
-    def for_counter(self, counter: Recorded) -> History:
+    def for_counter(self, counter: Readable) -> History:
         """The history of this counter up to now. It may replace the one that was not requested for the longest time."""
         now = self.now()
         history = self._histories.pop(_which(counter), None)
@@ -266,8 +171,8 @@ class Recorder:
         return sorted(which.name for which in self._histories)
 
 
-def _which(counter: Recorded) -> _Which:
-    return _Which(counter.name, isinstance(counter, CounterSum))
+def _which(counter: Readable) -> _Which:
+    return _Which(counter.name, bool(counter.parts))
 
 
 def reachable_sites(answer: AnyAnswer) -> int:

@@ -9,18 +9,16 @@ from collections.abc import Iterable, Iterator
 from time import time
 from typing import Any
 
-from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.state import BudgetState
-from countless.errors import InvalidParameter
-from countless.server.http.page.views import LIST_INTERVAL_S, ROWS_PER_PAGE, Event
+from countless.server.http.page.counter_view import LIST_INTERVAL_S, ROWS_PER_PAGE, Event, require_sort
 from countless.server.http.server_view import ServerView
-from countless.server.kinds.budget_periods import BudgetPeriods
+from countless.server.sessions.readable import BudgetReader
 from countless.wire.keys import is_template
 
 BUDGET_SORTS = ("name", "used")
 
 
-def budget_row(budget: BudgetPeriods, names: Tally[str]) -> dict[str, Any]:
+def budget_row(budget: BudgetReader, names: Tally[str]) -> dict[str, Any]:
     """`names`: how many names follow each template."""
     limit, lower, upper, leaked, state = budget.usage
     window, rule = budget.window, budget.rule
@@ -44,12 +42,9 @@ def budget_row(budget: BudgetPeriods, names: Tally[str]) -> dict[str, Any]:
 
 class BudgetListView:
     def __init__(self, server: ServerView, find: str, sort: str, start: int) -> None:
-        if sort.removeprefix("-") not in ("", *BUDGET_SORTS):
-            allowed = f"one of: {', '.join(BUDGET_SORTS)}; a minus in front reverses the order"
-            raise InvalidParameter("sort", sort, allowed)
         self._server = server
         self._find = find.casefold()
-        self._sort = sort or "name"
+        self._sort = require_sort(sort, BUDGET_SORTS, "name")
         self._start = start
         self._last: dict[str, Any] | None = None
 
@@ -90,7 +85,7 @@ class BudgetView:
                 self._last[name] = data
                 yield name, {"now": time(), **data}
 
-    def _events(self, budget: BudgetPeriods | None) -> Iterator[Event]:
+    def _events(self, budget: BudgetReader | None) -> Iterator[Event]:
         if budget is None:
             self._last.pop("budget", None)
             yield "no-budget", {"budget": self._name}
@@ -99,14 +94,14 @@ class BudgetView:
         names = _names_of_templates(self._server.budgets.by_name.values())
         yield "budget", budget_row(budget, names) | self._details(budget)
 
-    def _details(self, budget: BudgetPeriods) -> dict[str, Any]:
-        rule, coordinator = budget.rule, budget.coordinator
+    def _details(self, budget: BudgetReader) -> dict[str, Any]:
+        rule = budget.rule
         return {
             "slack": rule.slack,
             "tz": rule.tz,
             "template": rule.template,
             "rounds": budget.rounds,
-            "refused_from": None if coordinator is None else coordinator.refused_from,
+            "refused_from": budget.refused_from,
         }
 
     async def wait(self) -> None:
@@ -116,15 +111,14 @@ class BudgetView:
 class OperatorBudgetView(BudgetView):
     """One budget, for operators: also the sites that hold most of it."""
 
-    def _events(self, budget: BudgetPeriods | None) -> Iterator[Event]:
+    def _events(self, budget: BudgetReader | None) -> Iterator[Event]:
         yield from super()._events(budget)
         if budget is not None:
-            coordinator = budget.coordinator
-            yield "holders", {"rows": [], "all": 0} if coordinator is None else self._holders(coordinator)
+            yield "holders", self._holders(budget)
 
-    def _holders(self, coordinator: BudgetCoordinator) -> dict[str, Any]:
+    def _holders(self, budget: BudgetReader) -> dict[str, Any]:
         """Name, state, spent, held, granted and not yet used, and the smallest request that the site refuses."""
-        holders = sorted(coordinator.holder_rows, key=lambda row: (-row.limit, row.site_id))
+        holders = sorted(budget.holder_rows, key=lambda row: (-row.limit, row.site_id))
         rows = []
         for row in holders[:ROWS_PER_PAGE]:
             session = self._server.sessions.get(row.site_id)
@@ -134,10 +128,10 @@ class OperatorBudgetView(BudgetView):
         return {"rows": rows, "all": len(holders)}
 
 
-def _names_of_templates(budgets: Iterable[BudgetPeriods]) -> Tally[str]:
+def _names_of_templates(budgets: Iterable[BudgetReader]) -> Tally[str]:
     return Tally(budget.rule.template for budget in budgets if budget.rule.template is not None)
 
 
-def _used_share(budget: BudgetPeriods) -> float:
+def _used_share(budget: BudgetReader) -> float:
     usage = budget.usage
     return 1.0 if usage.state is BudgetState.EXHAUSTED else usage.upper / usage.limit

@@ -1,45 +1,76 @@
-"""One counter on an open page: its history, answers, increases, and its series or labels."""
+"""One counter on an open page: its history, answers, increases, and its series or labels. And what all views share.
+
+A view keeps what it sent last and yields what changed since then. Views for the read scope and for operators are
+different classes: a view for readers has no access to anything else.
+"""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from time import monotonic, time
-from typing import Any
+from typing import Any, Protocol
 
 from countless.core.answer import whole
 from countless.core.calendar import PERIODS
 from countless.core.family.answer import LabelCounts
-from countless.core.family.rule import LABELS
 from countless.errors import InvalidParameter
-from countless.server.http.answers.families import family_window, largest_labels, quantiles_shown
 from countless.server.http.answers.increases import Row, increases_of
+from countless.server.http.answers.labels import counts_of, largest_labels, quantiles_shown
 from countless.server.http.answers.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.answers.published import public_view
-from countless.server.http.answers.sums import top_answer
+from countless.server.http.answers.sums import find_parts, top_answer
 from countless.server.http.answers.windows import window_answer
 from countless.server.http.api.schemas import PublicAnswer
 from countless.server.http.api.window_schemas import WindowAnswer
-from countless.server.http.history.counter_sums import CounterSum, as_one
-from countless.server.http.history.family_parts import family_parts
-from countless.server.http.history.history import STATES, History, Recorded, Recorder
-from countless.server.http.page.views import (
-    LIST_INTERVAL_S,
-    ROWS_PER_PAGE,
-    Event,
-    Listed,
-    SentBars,
-    public_answer,
-    public_bar,
-    require_sort,
-)
+from countless.server.http.history.history import STATES, History, Recorder
+from countless.server.http.history.parts import as_one
 from countless.server.http.server_view import ServerView
-from countless.server.kinds.family import TrackedFamily
-from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
-from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
-from countless.server.sessions.tracked import MessageCount
+from countless.server.sessions.readable import AnyAnswer, LabelReader, MessageCount, Readable, RoundReader, ValueReader
 
+Data = dict[str, Any]
+Event = tuple[str, Data]  # name and data of a server-sent event
+
+ROWS_PER_PAGE = 50
+LIST_INTERVAL_S = 1.0
 INCREASES_INTERVAL_S = DETAILS_INTERVAL_S = 0.9
 TOP_ROWS = 20
 TOP_SHARE = 0.001
+
+
+class View(Protocol):
+    def changes(self) -> Iterator[Event]:
+        """What changed since the last call; at the first call, everything."""
+
+    async def wait(self) -> None: ...
+
+
+def public_answer(answer: AnyAnswer) -> dict[str, Any]:
+    """Everything that the read scope may see."""
+    estimate, lower, upper = whole(answer.estimate, *answer.bounds)
+    return {"estimate": estimate, "lower": lower, "upper": upper, "state": answer.state}
+
+
+def public_bar(row: Row) -> Row:
+    """Whether sites are awaited or lost, not how many."""
+    *public, waiting, lost = row
+    return [*public, bool(waiting), bool(lost)]
+
+
+def require_sort(sort: str, sorts: tuple[str, ...], default: str) -> str:
+    if sort.removeprefix("-") not in ("", *sorts):
+        raise InvalidParameter("sort", sort, f"one of: {', '.join(sorts)}; a minus in front reverses the order")
+    return sort or default
+
+
+class SentBars:
+    """Bars by their start, as they were sent last."""
+
+    def __init__(self) -> None:
+        self._rows: dict[float, Row] = {}
+
+    def changed(self, rows: list[Row]) -> list[Row]:
+        last, self._rows = self._rows, {row[0]: row for row in rows}
+        return [row for row in rows if row != last.get(row[0])]
 
 
 def _points(history: History) -> list[list[float | str]]:
@@ -89,35 +120,37 @@ class CounterView:
         if monotonic() >= self._increases_due:
             self._increases_due = monotonic() + INCREASES_INTERVAL_S
             yield from self._increases(counter)
-            if isinstance(counter, CounterSum):
+            if counter.parts:
                 yield "top", self._top([public_view(part) for part in counter.parts])
-                windows = [part for part in counter.parts if isinstance(part, WindowedCounter)]
+                windows = [(part, part.windows) for part in counter.parts if part.windows is not None]
                 if windows:
-                    top = self._top([window_answer(part, "now") for part in windows])
-                    yield "window-top", {"per": windows[0].calendar.per, **top}
-            if isinstance(counter, TrackedFamily | WindowedFamily):
-                yield from self._family(counter)
+                    top = self._top([window_answer(part, "now") for part, _ in windows])
+                    yield "window-top", {"per": windows[0][1].calendar.per, **top}
+            if counter.labels is not None:
+                yield from self._labels("top", counter.labels, partial(largest_labels, counter.labels))
+            if counter.values is not None:
+                yield from self._labels("quantiles", counter.values, partial(quantiles_shown, counter.values))
         if current != self._last:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
 
-    def _found(self) -> Listed | None:
-        for family in family_parts(self._server.families.by_name, self._name):
-            return family
-        parts = self._server.parts(self._name)
+    def _found(self) -> Readable | None:
+        parts = find_parts(self._server, self._name)
         return as_one(self._name, parts) if parts else None
 
-    def _family(self, family: AnyFamily) -> Iterator[Event]:
-        present = family.present if isinstance(family, WindowedFamily) else 0
-        if family.published is self._last_labels and present == self._last_window:
+    def _labels(
+        self, event: str, family: LabelReader | ValueReader, shown: Callable[[LabelCounts], Data]
+    ) -> Iterator[Event]:
+        windows, counts = family.windows, family.published
+        present = 0 if windows is None else windows.calendar.period_at(windows.now())
+        if counts is self._last_labels and present == self._last_window:
             return
-        self._last_labels, self._last_window = family.published, present
-        kind, shown = ("top", largest_labels) if family.rule.kind == LABELS else ("quantiles", quantiles_shown)
-        data = shown(family)
-        if isinstance(family, WindowedFamily):
-            data["per"] = family.calendar.per
-            data["windows"] = {which: shown(family, family_window(family, which)[0]) for which in ("now", "last")}
-        yield kind, data
+        self._last_labels, self._last_window = counts, present
+        data = shown(counts)
+        if windows is not None:
+            data["per"] = windows.calendar.per
+            data["windows"] = {which: shown(counts_of(family, which).counts) for which in ("now", "last")}
+        yield event, data
 
     def _top(self, answers: Sequence[PublicAnswer] | Sequence[WindowAnswer]) -> dict[str, Any]:
         top = top_answer(self._name, [*answers], share=TOP_SHARE)
@@ -128,7 +161,7 @@ class CounterView:
     def _bar(self, row: Row) -> Row:
         return public_bar(row)
 
-    def _increases(self, counter: Recorded) -> Iterator[Event]:
+    def _increases(self, counter: Readable) -> Iterator[Event]:
         increases, now = increases_of(counter, self._recorder.for_counter(counter), self._per), time()
         spans = {"tz": increases.tz, "rate": increases.rate(), "spans": increases.figures()}
         if spans != self._last_spans:
@@ -141,7 +174,7 @@ class CounterView:
 
     async def wait(self) -> None:
         counter = self._found()
-        if counter is None or isinstance(counter, CounterSum):  # to wait for any of thousands of series would cost more
+        if counter is None or counter.parts:  # to wait for any of thousands of series would cost more
             await asyncio.sleep(LIST_INTERVAL_S)
         else:
             await counter.changed.wait()
@@ -168,7 +201,8 @@ class OperatorCounterView(CounterView):
             if event[0] == "history":
                 self._forget()
             yield event
-        counter, now = self._server.counters.get(self._name), time()
+        found, now = self._server.by_name.get(self._name), time()
+        counter = None if found is None else found.rounds
         if counter is None or len(self._server.parts(self._name)) > 1 or monotonic() < self._due:
             return  # series have rounds, costs and sites of their own
         self._due = monotonic() + DETAILS_INTERVAL_S
@@ -177,7 +211,8 @@ class OperatorCounterView(CounterView):
         if marks:
             self._last_mark = marks[-1][0]
             yield "marks", {"marks": marks}
-        for name, data in (("details", details(counter, history)), ("sites", self._site_table(counter, now))):
+        events = {"details": details(counter, history), "sites": self._site_table(counter, now)}
+        for name, data in events.items():
             if data != self._last_details.get(name):
                 self._last_details[name] = data
                 yield name, data
@@ -185,17 +220,16 @@ class OperatorCounterView(CounterView):
     def _bar(self, row: Row) -> Row:
         return row
 
-    def _site_table(self, counter: AnyCounter, now: float) -> dict[str, Any]:
-        windowed = counter if isinstance(counter, WindowedCounter) else None
-        tracker = windowed.tracker if windowed else counter  # of the present window
+    def _site_table(self, counter: RoundReader, now: float) -> dict[str, Any]:
+        """With windows, of the present one."""
         rows = list(site_rows(self._server, counter, now))
-        total = max(1, tracker.known_total)
+        total, departed = max(1, counter.coordinator.known_total), counter.coordinator.departed
         found, page = site_page(rows, self._find, self._sort, self._start, ROWS_PER_PAGE)
         return {
             "all": len(rows),
             "found": found,
             "start": self._start,
             "rows": [[row.site, row.state, round(row.last_seen), row.known, row.known / total] for row in page],
-            "left": {"known": tracker.departed, "share": tracker.departed / total},
-            "per": windowed.calendar.per if windowed else None,
+            "left": {"known": departed, "share": departed / total},
+            "per": None if counter.windows is None else counter.windows.calendar.per,
         }

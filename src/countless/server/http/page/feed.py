@@ -1,6 +1,6 @@
 """`/page/feed`: what the page shows, as server-sent events. One stream for each open page.
 
-The caller's role decides which view it gets (`views.py`): `public` with the read scope, `operator` with that scope.
+The caller's role decides which view it gets : `public` with the read scope, `operator` with that scope.
 """
 
 import asyncio
@@ -13,18 +13,14 @@ from starlette.responses import Response
 
 from countless import __version__
 from countless.errors import InvalidParameter
-from countless.server.http.access.auth import Access, Grant
-from countless.server.http.access.peers import peer_of
-from countless.server.http.access.revocation import until_revoked
-from countless.server.http.answers.counted_stream import CountedStream
-from countless.server.http.answers.published import encode_event
+from countless.server.connection import Refused
+from countless.server.http.access.auth import Access, Grant, peer_of, until_revoked
+from countless.server.http.answers.published import CountedStream, encode_event
 from countless.server.http.api.openapi import error
 from countless.server.http.page.budget_views import BudgetListView, BudgetView, OperatorBudgetView
-from countless.server.http.page.counter_view import CounterView, OperatorCounterView
+from countless.server.http.page.counter_view import CounterView, OperatorCounterView, View
 from countless.server.http.page.list_view import ListView, OperatorListView
-from countless.server.http.page.views import View
 from countless.server.http.server_view import ServerView
-from countless.server.refused_sites import Refused
 from countless.server.sessions.shares import Shares
 
 MAX_STREAMS = 500

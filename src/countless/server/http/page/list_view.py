@@ -7,22 +7,20 @@ from itertools import islice
 from time import monotonic, time
 from typing import Any
 
-from countless.core.family.rule import LABELS
 from countless.server.http.answers.increases import increases_of
-from countless.server.http.history.counter_sums import CounterSum, by_counter
-from countless.server.http.history.family_parts import LabelView
-from countless.server.http.history.history import Recorded, Recorder
-from countless.server.http.page.views import (
+from countless.server.http.history.history import Recorder
+from countless.server.http.history.parts import LabelView, by_counter
+from countless.server.http.page.counter_view import (
     LIST_INTERVAL_S,
     ROWS_PER_PAGE,
     Event,
-    Listed,
     SentBars,
     public_answer,
     public_bar,
     require_sort,
 )
 from countless.server.http.server_view import ServerView
+from countless.server.sessions.readable import LabelReader, Readable
 from countless.wire.keys import counter_of
 
 BARS_PER_ROW = 24
@@ -43,12 +41,12 @@ class ListView:
         self._bars: dict[str, SentBars] = {}  # by counter
         self._shown: dict[str, tuple[float, dict[str, Any]]] = {}  # by counter: until when, and what
         self._last_totals: dict[str, Any] = {}
-        self._labels: dict[str, LabelView] = {}  # of families, that have the text
+        self._labels: dict[str, LabelReader] = {}  # of families, that have the text
         self._labels_due = 0.0
 
     def changes(self) -> Iterator[Event]:
         """`list`, the whole page, when rows come, go or change places; otherwise `rows`, those that changed."""
-        counters: dict[str, Listed] = {**by_counter(self._server.counters), **self._server.families.by_name}
+        counters = by_counter(self._server.by_name)
         states = Tally(str(counter.published_answer.state) for counter in counters.values())
         totals = {"all": len(counters), "states": dict(states)}
         if self._find:
@@ -69,28 +67,29 @@ class ListView:
                 yield "rows", {"now": time(), "rows": changed, **totals}
         self._last_totals = totals
 
-    def _found_series(self, shown: Mapping[str, Listed]) -> dict[str, Listed]:
+    def _found_series(self, shown: Mapping[str, Readable]) -> dict[str, Readable]:
         """Labelled series that have the text in their labels, and not in the name of their counter."""
         return {
             name: counter
-            for name, counter in self._server.counters.items()
+            for name, counter in self._server.by_name.items()
             if name not in shown and self._find in name.casefold()[len(counter_of(name) or "") :]
         }
 
-    def _found_labels(self) -> dict[str, Listed]:
+    def _found_labels(self) -> dict[str, Readable]:
         """Labels of families that have the text, which need not be those of this moment."""
         if monotonic() >= self._labels_due:
             self._labels_due = monotonic() + FIND_LABELS_INTERVAL_S
             names = (
                 (family.series_name(label), family)
-                for family in self._server.families.by_name.values()
-                for label in (family.published.counts if family.rule.kind == LABELS else ())
+                for readable in self._server.by_name.values()
+                if (family := readable.labels) is not None
+                for label in family.published.counts
                 if self._find in label.casefold()
             )
-            self._labels = {name: LabelView(name, family) for name, family in islice(names, MAX_FOUND_LABELS)}
-        return {name: LabelView(name, each.family) for name, each in self._labels.items()}
+            self._labels = dict(islice(names, MAX_FOUND_LABELS))
+        return {name: LabelView(name, family) for name, family in self._labels.items()}
 
-    def _names(self, counters: Mapping[str, Listed]) -> list[str]:
+    def _names(self, counters: Mapping[str, Readable]) -> list[str]:
         names = [name for name in counters if self._find in name.casefold()] if self._find else list(counters)
         key, reverse = self._sort.removeprefix("-"), self._sort.startswith("-")
         if key == "total":
@@ -100,12 +99,11 @@ class ListView:
             return sorted(names, key=lambda name: (rank[counters[name].published_answer.state], name), reverse=reverse)
         return sorted(names, reverse=reverse)
 
-    def _row(self, counter: Listed) -> dict[str, Any]:
-        series = len(counter.parts) if isinstance(counter, CounterSum) else 0
+    def _row(self, counter: Readable) -> dict[str, Any]:
         answer = public_answer(counter.published_answer)
-        return {"counter": counter.name, "series": series, **answer, **self._increases(counter)}
+        return {"counter": counter.name, "series": len(counter.parts), **answer, **self._increases(counter)}
 
-    def _increases(self, counter: Recorded) -> dict[str, Any]:
+    def _increases(self, counter: Readable) -> dict[str, Any]:
         due, shown = self._shown.get(counter.name, (0.0, {}))
         now = monotonic()
         if now >= due:
@@ -133,8 +131,8 @@ class ListView:
 class OperatorListView(ListView):
     """A page of all counters, for operators: also their sites and messages."""
 
-    def _row(self, counter: Listed) -> dict[str, Any]:
-        answer, traffic = counter.published_answer, counter.traffic
-        messages = counter.messages if isinstance(counter, CounterSum) else traffic.up + traffic.down
+    def _row(self, counter: Readable) -> dict[str, Any]:
+        answer = counter.published_answer
+        messages = sum(part.traffic.up + part.traffic.down for part in counter.parts or [counter])
         extra = {"sites": answer.sites, "silent": len(answer.silent), "messages": messages}
         return super()._row(counter) | extra

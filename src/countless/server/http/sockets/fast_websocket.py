@@ -22,8 +22,7 @@ from typing import Any
 
 from countless.errors import LimitReached, ProtocolError
 from countless.pins import require_tested
-from countless.server.frame_reader import MAX_SHORT_BYTES
-from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER, Hold, Receiver
+from countless.server.frame_reader import ERROR, HOLD, MAX_SHORT_BYTES, RECEIVER, Hold, Receiver
 from countless.unread import UnreadLimit
 
 require_tested("uvicorn", "websockets")

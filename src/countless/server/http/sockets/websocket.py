@@ -10,10 +10,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from countless.errors import LimitReached, ProtocolError
 from countless.server.connection import ITEMS_PER_WRITE
-from countless.server.frame_reader import FrameReader
-from countless.server.http.access.auth import Access, Grant
-from countless.server.http.access.peers import peer_of
-from countless.server.http.sockets.receiver import ERROR, HOLD, RECEIVER
+from countless.server.frame_reader import ERROR, HOLD, RECEIVER, FrameReader
+from countless.server.http.access.auth import Access, Grant, peer_of
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.site_server import SiteServer

@@ -1,35 +1,80 @@
-"""A counter with labelled series as one counter, for the page and its history: the sum of its parts."""
+"""Sums of labelled series, and labels of families, which are read like counters. Both are made for one reading."""
 
+import asyncio
 from collections import Counter as Tally
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from math import ceil, floor
-from typing import Any, NamedTuple
 
 from countless.core.answer import whole, worst_state
+from countless.core.periods.spans import SpanCount
 from countless.core.periods.window import TotalAnswer, Window, WindowState
-from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
-from countless.server.sessions.closed_windows import ClosedWindows
-from countless.server.sessions.periodic import Periodic
-from countless.server.sessions.tracked import MessageCount
+from countless.server.sessions.readable import (
+    ClosedTotals,
+    LabelReader,
+    MessageCount,
+    Readable,
+    SpanReader,
+    TotalOnly,
+    WindowReader,
+)
+from countless.server.storage.health import SaveHealth
 from countless.wire.keys import counter_of
 
 MAX_SUMMED = 200  # series whose windows a page adds up; of more it shows what was recorded of their sum
 
 
-class _NoRounds(NamedTuple):
-    phase: None = None
+class LabelView(TotalOnly):
+    """One label of a family, as a series of a counter."""
 
+    has_rolling = False
 
-class CounterSum:
-    """Made for one reading: the answer is that of the moment when it is first asked for."""
-
-    coordinator = _NoRounds()
-
-    def __init__(self, name: str, parts: Sequence[AnyCounter]) -> None:
+    def __init__(self, name: str, family: LabelReader) -> None:
         self.name = name
-        self.parts = parts
+        self.health: SaveHealth = family.health
+        self.traffic: MessageCount = family.traffic
+        self._family = family
+        self._label = family.label_of(name)
+
+    @cached_property
+    def published_answer(self) -> TotalAnswer:
+        _, estimate, lower, upper = self._family.published.answer(self._label)
+        return self._family.published_answer._replace(estimate=estimate, lower=lower, upper=upper)
+
+    @property
+    def changed(self) -> asyncio.Event:
+        return self._family.changed
+
+    @property
+    def spans(self) -> SpanReader | None:
+        return self._family.spans
+
+    def of_span(self, span: SpanCount) -> SpanCount:
+        _, *numbers = self._family.labels_between(span.start, span.end).answer(self._label)
+        estimate, lower, upper = whole(*numbers)
+        return span._replace(lower=lower, estimate=estimate, upper=upper)
+
+
+def label_of_family(by_name: Mapping[str, Readable], name: str) -> LabelView | None:
+    """A label that is known, by the name of its series."""
+    found = by_name.get(counter_of(name) or name)
+    family = None if found is None else found.labels
+    if family is None or family.label_of(name) not in family.published.counts:
+        return None
+    return LabelView(name, family)
+
+
+class CounterSum(TotalOnly):
+    """A counter with labelled series. The answer is that of the moment when it is first asked for."""
+
+    def __init__(self, name: str, parts: Sequence[Readable]) -> None:
+        self.name = name
+        self._parts = parts
+
+    @property
+    def parts(self) -> Sequence[Readable]:
+        return self._parts
 
     @cached_property
     def published_answer(self) -> TotalAnswer:
@@ -51,6 +96,14 @@ class CounterSum:
         )
 
     @property
+    def changed(self) -> asyncio.Event:
+        return self.parts[0].changed
+
+    @property
+    def health(self) -> SaveHealth:
+        return self.parts[0].health
+
+    @property
     def traffic(self) -> MessageCount:
         """That of the oldest part: the same object as long as there is this part."""
         return min((part.traffic for part in self.parts), key=lambda traffic: traffic.began)
@@ -58,35 +111,44 @@ class CounterSum:
     @property
     def windows(self) -> "WindowSum | None":
         """None if a part has none, or other ones, or if there are too many parts to add them up every second."""
-        parts = [part for part in self.parts if isinstance(part, WindowedCounter)]
-        if not len(self.parts) == len(parts) <= MAX_SUMMED:
+        if len(self.parts) > MAX_SUMMED:
             return None
-        return WindowSum(parts) if all(part.calendar.same_as(parts[0].calendar) for part in parts) else None
+        parts = [part.windows for part in self.parts if part.windows is not None]
+        return WindowSum(parts) if len(parts) == len(self.parts) and have_one_calendar(parts) else None
 
-    @property
-    def messages(self) -> int:
-        return sum(part.traffic.up + part.traffic.down for part in self.parts)
+
+def have_one_calendar(parts: Sequence[WindowReader]) -> bool:
+    return all(part.calendar.same_as(parts[0].calendar) for part in parts)
 
 
 class ClosedSum:
     """The totals of the closed windows of several counters."""
 
-    def __init__(self, parts: Sequence[ClosedWindows]) -> None:
+    def __init__(self, parts: Sequence[ClosedTotals]) -> None:
         self._parts = parts
         self.first = min((part.first for part in parts if part.first is not None), default=None)
 
     def total_between(self, first: int, last: int) -> int:
         return sum(part.total_between(first, last) for part in self._parts)
 
+    def youngest(self, limit: int) -> dict[int, int]:
+        """The totals of the youngest windows of each part, by period."""
+        totals = Tally[int]()
+        for part in self._parts:
+            totals.update(part.youngest(limit))
+        return totals
+
 
 class WindowSum:
     """The windows of several counters with the same calendar, as those of one counter."""
 
-    def __init__(self, parts: Sequence[Periodic[Any]]) -> None:
+    def __init__(self, parts: Sequence[WindowReader]) -> None:
         self._parts = parts
         self.calendar = parts[0].calendar
         self.closed_windows = ClosedSum([part.closed_windows for part in parts])
-        self.traffic = min((part.traffic for part in parts), key=lambda traffic: traffic.began)
+
+    def now(self) -> float:
+        return self._parts[0].now()
 
     @property
     def kept_from(self) -> int | None:
@@ -101,16 +163,14 @@ class WindowSum:
     def complete_until(self) -> int:
         return min(part.complete_until for part in self._parts)
 
-    def windows(self, limit: int) -> list[Window]:
-        """The youngest that all parts keep, oldest first."""
-        kept, complete, now = self.kept_from or 0, self.complete_until, self._parts[0].now()
-        closed = Tally[int]()
-        for part in self._parts:
-            closed.update(part.closed_windows.youngest(limit))
+    def youngest(self, limit: int) -> list[Window]:
+        """Those that all parts keep."""
+        kept, complete, now = self.kept_from or 0, self.complete_until, self.now()
+        closed = self.closed_windows.youngest(limit)
         found = {each.period: each for each in self.unsettled_windows(0)}
         listed = []
         for period in sorted({*closed, *found})[-limit:]:
-            n = closed[period]
+            n = closed.get(period, 0)
             empty = Window(period, *self.calendar.bounds(period), 0, 0, 0, WindowState.CLOSED, 0, 0)
             window = found.get(period, empty)
             window = window._replace(lower=window.lower + n, estimate=window.estimate + n, upper=window.upper + n)
@@ -121,8 +181,11 @@ class WindowSum:
         return listed
 
     def unsettled_windows(self, first: int) -> list[Window]:
-        """See `Periodic`. A site that counts several parts is awaited, or lost, once."""
+        """A site that counts several parts is awaited, or lost, once."""
         return _sums(part.unsettled_windows(first) for part in self._parts)
+
+    def sites_waited_for(self, period: int) -> list[str]:
+        return sorted({site for part in self._parts for site in part.sites_waited_for(period)})
 
 
 def _sums(parts: Iterable[Iterable[Window]]) -> list[Window]:
@@ -146,15 +209,14 @@ def _sum(one: Window, other: Window) -> Window:
     )
 
 
-def by_counter(counters: Mapping[str, AnyCounter]) -> dict[str, AnyCounter | CounterSum]:
-    """One entry for each counter, however many labelled series it has."""
-    parts: defaultdict[str, list[AnyCounter]] = defaultdict(list)
-    for name, counter in counters.items():
-        parts[counter_of(name) or name].append(counter)
+def by_counter(by_name: Mapping[str, Readable]) -> dict[str, Readable]:
+    """One entry for each counter, however many labelled series it has, and for each family."""
+    parts: defaultdict[str, list[Readable]] = defaultdict(list)
+    for name, readable in by_name.items():
+        parts[counter_of(name) or name].append(readable)
     return {name: as_one(name, found) for name, found in parts.items()}
 
 
-def as_one(name: str, parts: Iterable[AnyCounter]) -> AnyCounter | CounterSum:
+def as_one(name: str, parts: Sequence[Readable]) -> Readable:
     """A counter without labels is itself."""
-    found = list(parts)
-    return found[0] if len(found) == 1 and found[0].name == name else CounterSum(name, found)
+    return parts[0] if len(parts) == 1 and parts[0].name == name else CounterSum(name, parts)

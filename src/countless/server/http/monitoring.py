@@ -1,4 +1,5 @@
-"""`/metrics`: for operators only, because message counts reveal the random choices that the bounds rely on.
+"""Metrics, health probes and the OpenAPI document. `/metrics` is for operators only, because message counts reveal the
+random choices that the bounds rely on.
 
 With 20,000 counters there are 260,000 lines, which take seconds. So the loop collects them in slices, and a thread
 writes the text: neither keeps the loop from other work.
@@ -7,18 +8,25 @@ writes the text: neither keeps the loop from other work.
 import asyncio
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from time import time
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
+from starlette.datastructures import State as AppState
+from starlette.requests import Request
+from starlette.responses import Response
 
 from countless import __version__
 from countless.core.answer import State
 from countless.core.budget.state import BudgetState
 from countless.server.http.answers.windows import named_span
+from countless.server.http.api.openapi import Operation, json
+from countless.server.http.api.schemas import Live, Ready
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.periodic import Periodic
+from countless.server.timings import Timings
 from countless.wire.keys import is_template
 
 ROWS_PER_SLICE = 100  # counters, sites or budgets: some milliseconds
@@ -54,8 +62,7 @@ class ServerCollector:
         upper = _gauge("countless_count_upper", "Upper bound of the true total.", "counter")
         state = _gauge("countless_answer_state", "1 for the current state, 0 for the others.", "counter", "state")
         rounds = _counter("countless_rounds", "Rounds started.", "counter")
-        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
-        for number, (name, counter) in enumerate(counters):
+        for number, (name, counter) in enumerate(list(self._server.by_name.items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None
             answer = counter.published_answer
@@ -73,14 +80,13 @@ class ServerCollector:
         count = _gauge("countless_window", f"Published count {which}", *labels)
         lower = _gauge("countless_window_lower", f"Lower bound of the true count {which}", *labels)
         upper = _gauge("countless_window_upper", f"Upper bound of the true count {which}", *labels)
-        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
-        for number, (name, counter) in enumerate(counters):
+        for number, (name, counter) in enumerate(list(self._server.by_name.items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None
-            if isinstance(counter, Periodic):
-                now = counter.now()
+            if counter.spans is not None:
+                now = counter.spans.now()
                 for window in ("now", "last"):
-                    span = named_span(counter, window, now)
+                    span = named_span(counter.spans, window, now)
                     count.add_metric([name, window], span.estimate)
                     lower.add_metric([name, window], span.lower)
                     upper.add_metric([name, window], span.upper)
@@ -93,8 +99,7 @@ class ServerCollector:
         overflow = _counter("countless_label_overflow", "Labelled series counted in the overflow series.", "counter")
         for family, series in self._server.overflowed.items():
             overflow.add_metric([family], series)
-        counters = (*self._server.counters.items(), *self._server.families.by_name.items())
-        for number, (name, counter) in enumerate(counters):
+        for number, (name, counter) in enumerate(list(self._server.by_name.items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None
             messages.add_metric([name, "up"], counter.traffic.up)
@@ -200,3 +205,63 @@ async def exposition(server: ServerView, accept: str, more: Iterable[Metric] = (
             metrics.append(metric)
     encoder, content_type = choose_encoder(accept)
     return await asyncio.to_thread(encoder, _Collected(metrics)), content_type
+
+
+# The process, beside what it counts: processor, memory, files, connections, loop and saves
+
+
+def process_metrics(state: AppState) -> Iterator[Metric]:
+    """`state` is that of the application."""
+    yield from ProcessCollector(registry=None).collect()  # process_cpu_seconds_total, process_resident_memory_bytes ...
+    yield _histogram("countless_save_seconds", "Time that a save of changes took.", state.server.save_seconds)
+    yield _histogram("countless_loop_lag_seconds", "How late the event loop is with what is due.", state.loop_lag)
+    open_connections = getattr(state, "open_connections", None)
+    if open_connections is not None:
+        text = "Open connections to the port: of sites, readers and pages."
+        yield GaugeMetricFamily("countless_open_connections", text, value=open_connections())
+
+
+def _histogram(name: str, text: str, timings: Timings) -> Metric:
+    return HistogramMetricFamily(name, text, buckets=list(timings.buckets()), sum_value=timings.total_s)
+
+
+async def live(request: Request) -> Response:
+    """The process responds; the response has its clock."""
+    return json(Live(live=True, time=datetime.now(UTC).isoformat(timespec="milliseconds")))
+
+
+async def ready(request: Request) -> Response:
+    """False after a restart until sites have reported, while the state cannot be saved, and during shutdown.
+    A site that is silent does not change this: whether a total can be trusted is the total's own state.
+    """
+    server: ServerView = request.app.state.server
+    problems = ["learning after a restart"] if server.recovering else []
+    problems += ["going down"] if server.draining else []
+    problems += ["the state cannot be saved"] if server.failing else []
+    return json(Ready(not problems, problems), 503 if problems else 200)
+
+
+async def health(request: Request) -> Response:
+    """The same as `/readyz`, under the name that some load balancers expect."""
+    return await ready(request)
+
+
+async def metrics(request: Request) -> Response:
+    """Prometheus text, or OpenMetrics if the `Accept` header asks for it."""
+    state = request.app.state
+    page, content_type = await exposition(state.server, request.headers.get("accept", ""), process_metrics(state))
+    return Response(page, headers={"content-type": content_type, "cache-control": "no-store"})
+
+
+async def openapi(request: Request) -> Response:
+    """This document."""
+    return json(request.app.state.openapi)
+
+
+PROBES = (
+    Operation("GET", "/livez", None, live, Live),
+    Operation("GET", "/readyz", None, ready, Ready, error_statuses=(503,)),
+    Operation("GET", "/healthz", None, health, Ready, error_statuses=(503,)),
+    Operation("GET", "/metrics", "operator", metrics, "text/plain"),
+    Operation("GET", "/api/v1/openapi.json", None, openapi, "application/json"),
+)

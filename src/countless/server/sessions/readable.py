@@ -1,0 +1,284 @@
+"""Counters, families and budgets as the API, the page and the metrics read them.
+
+Readers never ask what a thing is. They ask whether it has windows, labels, values or rounds: without them, it has None
+there. Everything is as it was saved last, but for what is for operators only.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from countless.core.answer import Answer
+from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import HolderRow, Usage
+from countless.core.calendar import Calendar
+from countless.core.coordinator import Coordinator
+from countless.core.estimator import RoundContext
+from countless.core.family.answer import LabelCounts
+from countless.core.family.distribution import Quantile, Rank
+from countless.core.periods.spans import Kept, SpanCount
+from countless.core.periods.window import TotalAnswer, Window
+from countless.server.settings import Config
+from countless.server.storage.health import SaveHealth
+
+AnyAnswer = Answer | TotalAnswer
+
+
+class MessageCount:
+    """Messages and bytes of one counter since the coordinator started; bytes are its share of the frames."""
+
+    __slots__ = ("began", "counted_before", "down", "down_bytes", "new", "up", "up_bytes")
+
+    def __init__(self, counted_before: int, new: bool, began: float) -> None:
+        self.began = began
+        self.counted_before = counted_before
+        self.new = new  # there was no such counter before
+        self.up = self.down = 0
+        self.up_bytes = self.down_bytes = 0.0
+
+    def add_up(self, size: float) -> None:
+        self.up += 1
+        self.up_bytes += size
+
+
+class SpanReader(Protocol):
+    """The counts of spans of windows: one window, or several in a row."""
+
+    @property
+    def calendar(self) -> Calendar: ...
+
+    @property
+    def first_window(self) -> int | None:
+        """When the first window began that has a count; None if there is none, or if it is not kept."""
+
+    def now(self) -> float: ...
+
+    def span(self, start: float, end: float, now: float) -> SpanCount: ...
+
+
+class ClosedTotals(Protocol):
+    """The totals of closed windows."""
+
+    @property
+    def first(self) -> int | None:
+        """The oldest period; None if there is none."""
+
+    def total_between(self, first: int, last: int) -> int: ...
+
+    def youngest(self, limit: int) -> Mapping[int, int]:
+        """By period."""
+
+
+class WindowReader(Kept, Protocol):
+    """The windows of a counter or a family, or the sums of the windows of several."""
+
+    @property
+    def calendar(self) -> Calendar: ...
+
+    @property
+    def closed_windows(self) -> ClosedTotals: ...
+
+    def now(self) -> float: ...
+
+    def youngest(self, limit: int) -> list[Window]:
+        """Oldest first."""
+
+    def unsettled_windows(self, first: int) -> list[Window]:
+        """The present one and those that are not closed; from `first` on, also those that have lost sites. The counts
+        of closed ones are 0 here: they are in `closed_windows`.
+        """
+
+    def sites_waited_for(self, period: int) -> list[str]:
+        """For operators."""
+
+
+class Readable(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def published_answer(self) -> AnyAnswer: ...
+
+    @property
+    def largest_published(self) -> float:
+        """The largest total so far. It never falls, as what Prometheus calls a counter must not."""
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set at the next change of the published answer, and when the counter is deleted."""
+
+    @property
+    def traffic(self) -> MessageCount: ...
+
+    @property
+    def health(self) -> SaveHealth: ...
+
+    @property
+    def parts(self) -> "Sequence[Readable]":
+        """The counters that it is the sum of; empty if it is counted itself."""
+
+    @property
+    def has_rolling(self) -> bool:
+        """True if its count of the last minutes may be asked for."""
+
+    @property
+    def spans(self) -> SpanReader | None: ...
+
+    def of_span(self, span: SpanCount) -> SpanCount:
+        """Its own part of a span of `spans`: these may be of a family, and this one label of it."""
+
+    @property
+    def windows(self) -> WindowReader | None: ...
+
+    @property
+    def labels(self) -> "LabelReader | None": ...
+
+    @property
+    def values(self) -> "ValueReader | None": ...
+
+    @property
+    def rounds(self) -> "RoundReader | None": ...
+
+
+class LabelReader(Readable, Protocol):
+    """A family."""
+
+    @property
+    def published_answer(self) -> TotalAnswer: ...
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def published(self) -> LabelCounts:
+        """Of all that was counted."""
+
+    def labels_between(self, start: float, end: float) -> LabelCounts:
+        """Of a span of windows. Raises NoWindows."""
+
+    def series_name(self, label: str) -> str: ...
+
+    def label_of(self, series: str) -> str: ...
+
+
+class ValueReader(Readable, Protocol):
+    """A distribution: its labels are buckets of values."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def accuracy(self) -> float: ...
+
+    @property
+    def published(self) -> LabelCounts:
+        """Of all that was counted."""
+
+    def labels_between(self, start: float, end: float) -> LabelCounts:
+        """Of a span of windows. Raises NoWindows."""
+
+    def quantiles(self, shares: Iterable[float], counts: LabelCounts) -> list[Quantile]:
+        """Empty if nothing is known."""
+
+    def rank(self, value: float, counts: LabelCounts) -> Rank: ...
+
+
+class RoundReader(Readable, Protocol):
+    """A counter, with how it is counted: its plan, rounds and sites. With windows, those of the present one. For
+    operators only.
+    """
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def coordinator(self) -> Coordinator: ...
+
+    @property
+    def known_total(self) -> int:
+        """Of all windows together."""
+
+    def next_context(self) -> RoundContext | None:
+        """Of the next plan; None if no plan would be used."""
+
+
+class TotalOnly:
+    """A total without windows, labels, values or rounds: the defaults of a `Readable`."""
+
+    has_rolling = True
+
+    @property
+    @abstractmethod
+    def published_answer(self) -> AnyAnswer: ...
+
+    @property
+    def largest_published(self) -> float:
+        """The middle of the bounds may fall. `lower` never does."""
+        return self.published_answer.bounds[0]
+
+    @property
+    def parts(self) -> Sequence[Readable]:
+        return ()
+
+    @property
+    def spans(self) -> SpanReader | None:
+        return None
+
+    def of_span(self, span: SpanCount) -> SpanCount:
+        return span
+
+    @property
+    def windows(self) -> WindowReader | None:
+        return None
+
+    @property
+    def labels(self) -> LabelReader | None:
+        return None
+
+    @property
+    def values(self) -> ValueReader | None:
+        return None
+
+    @property
+    def rounds(self) -> RoundReader | None:
+        return None
+
+
+class BudgetReader(Protocol):
+    """A budget in the present period."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rule(self) -> BudgetRule: ...
+
+    @property
+    def calendar(self) -> Calendar | None: ...
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The bounds of the present period, in seconds since 1970."""
+
+    @property
+    def usage(self) -> Usage: ...
+
+    @property
+    def held(self) -> int:
+        """The units that sites held when they last reported."""
+
+    @property
+    def holders(self) -> int: ...
+
+    @property
+    def holder_rows(self) -> list[HolderRow]:
+        """For operators."""
+
+    @property
+    def refused_from(self) -> int | None:
+        """The smallest request that was refused in this round; None if none was."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds started in all periods."""
