@@ -10,6 +10,10 @@ from hypothesis import HealthCheck, settings
 import countless_lab
 
 pytest_plugins = ["support.hang"]
+collect_ignore_glob = [
+    "src/countless/integrations/django.py",
+    "src/countless/integrations/rest_framework.py",
+]  # need settings
 
 # The same examples on every machine and in every run: a failure can always be repeated.
 settings.register_profile(

@@ -43,7 +43,7 @@ WHEN_AND_REMEDY = {
     ),
     "PlanError": ("no proved plan exists for the accuracy", "raise `alpha` or `delta`, or leave the scheme to `auto`"),
     "BudgetRefused": ("a budget did not admit a reservation", "catch it for all four below"),
-    "Exhausted": ("not enough of the budget is left", "retry after `retry_after` seconds, or refuse the request"),
+    "LimitExceeded": ("not enough of the budget is left", "retry after `retry_after` seconds, or refuse the request"),
     "Starved": ("the coordinator did not answer within `wait`", "retry, or wait longer; look at its load"),
     "Unreachable": ("there is no connection to the coordinator", "[restore the connection](../operate/failures.md)"),
     "UnknownBudget": ("the coordinator has no such budget", "`countless budget create`"),

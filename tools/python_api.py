@@ -31,8 +31,8 @@ from countless.core.periods.window import TotalAnswer, Window
 from countless.errors import (
     CounterRefused,
     CountlessError,
-    Exhausted,
     InvalidParameter,
+    LimitExceeded,
     ServiceError,
     UnknownBudget,
     UnknownName,
@@ -42,6 +42,7 @@ from countless.inprocess.distribution import Distribution, ObservingSite
 from countless.inprocess.family import Family, LabelSite
 from countless.inprocess.tracker import CountingSite, Tracker
 from countless.inprocess.world import Traffic
+from countless.limiting.limited import limited
 from countless.wsgi import CountRequests as CountWsgiRequests
 from tools.python_layout import section
 
@@ -85,11 +86,11 @@ A program spends a limit that all processes share with budgets, holds, decisions
 
 An operator creates budgets; the examples use these:
 {PREPARED}
-Strategies for slowapi and flask-limiter are in [web frameworks](../../guides/web-frameworks.md).
+[Functions and routes](../../guides/limit-functions.md), [slowapi and flask-limiter](../../guides/web-frameworks.md).
 """,
     (
-        *(ClientBudget, BudgetRule, Decision, Hold, Slot, LimitRequests, header_key),
-        *(Exhausted, UnknownBudget),
+        *(ClientBudget, BudgetRule, Decision, Hold, Slot, limited, LimitRequests, header_key),
+        *(LimitExceeded, UnknownBudget),
     ),
 )
 ANSWERS = Page(

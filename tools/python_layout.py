@@ -7,7 +7,7 @@ from inspect import isabstract
 from itertools import groupby
 from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, Unpack, get_args, get_origin
 
 from tools.python_names import ATTRIBUTES, MEANINGS, SAME, Same
 
@@ -193,6 +193,7 @@ def _list(rows: list[tuple[str, str]]) -> str:
 
 
 def _type(annotation: object) -> str:
+    annotation = next(iter(get_args(annotation)), annotation) if get_origin(annotation) is Unpack else annotation
     return _short(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
 
 

@@ -84,7 +84,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "allowed": "What it must be.",
     },
     "UnknownName": {"hint": "What may have been meant, such as ` (did you mean 'a'?)`; empty if there is none."},
-    "Exhausted": {
+    "LimitExceeded": {
         "budget": "The name of the budget.",
         "units": "How many were wanted.",
         "retry_after": "Seconds until more is available, if that is known.",

@@ -32,7 +32,7 @@ from starlette.types import Receive, Scope, Send
 
 import countless
 from countless import ClientBudget, Hold
-from countless.errors import BudgetRefused, Exhausted, InvalidParameter
+from countless.errors import BudgetRefused, InvalidParameter, LimitExceeded
 
 log = logging.getLogger("gateway")
 
@@ -149,7 +149,7 @@ def read_request(content: bytes) -> tuple[dict[str, Any], int]:
 
 
 def out_of_budget(budget: ClientBudget, refusal: BudgetRefused) -> Problem:
-    if isinstance(refusal, Exhausted):
+    if isinstance(refusal, LimitExceeded):
         resets = budget.resets_at
         retry = None if resets is None else max(0, ceil(resets - time()))
         return Problem(429, "insufficient_quota", "the tokens of this month are used up", retry)

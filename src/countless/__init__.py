@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = ["Answer", "Budget", "Client", "CountlessError", "Distribution", "Family", "InvalidParameter", "Reader"]
-__all__ += ["Tracker", "__version__", "connect"]
+__all__ += ["LimitExceeded", "Tracker", "__version__", "connect", "limited"]
 __all__ += ["ClientBudget", "ClientDistribution", "Counter", "Decision", "Hold", "Slot", "Watch"]  # for annotations
 __all__ += ["QuantileValue", "Quantiles", "Rate", "RollingCount", "SeriesCount", "TopCounts", "TotalCount"]
 __all__ += ["WindowCount"]
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from countless.core.answer import Answer
     from countless.core.budget.decision import Decision
     from countless.core.budget.hold import Hold, Slot
-    from countless.errors import CountlessError, InvalidParameter
+    from countless.errors import CountlessError, InvalidParameter, LimitExceeded
     from countless.inprocess.budget import Budget
     from countless.inprocess.distribution import Distribution
     from countless.inprocess.family import Family
     from countless.inprocess.tracker import Tracker
+    from countless.limiting.limited import limited
 
 _HOMES = {
     "Answer": "countless.core.answer",
@@ -56,6 +57,7 @@ _HOMES = {
     "Family": "countless.inprocess.family",
     "Hold": "countless.core.budget.hold",
     "InvalidParameter": "countless.errors",
+    "LimitExceeded": "countless.errors",
     "QuantileValue": "countless.client.answers",
     "Quantiles": "countless.client.answers",
     "Rate": "countless.client.answers",
@@ -69,6 +71,7 @@ _HOMES = {
     "Watch": "countless.client.watch",
     "WindowCount": "countless.client.answers",
     "connect": "countless.client.client",
+    "limited": "countless.limiting.limited",
 }
 
 

@@ -10,7 +10,7 @@ CountlessError
 ├── ServiceError                    reading failed: no coordinator answered, or it refused the request
 ├── PlanError                       no plan with a proof exists for the request, or its check failed
 ├── BudgetRefused                   a budget did not admit a reservation
-│   ├── Exhausted                   ... because not enough of it is left
+│   ├── LimitExceeded               ... because not enough of it is left
 │   ├── Starved                     ... because the coordinator did not answer in time
 │   ├── Unreachable                 ... because there is no connection to the coordinator
 │   └── UnknownBudget               ... because the coordinator has no such budget
@@ -129,7 +129,7 @@ class BudgetRefused(CountlessError):
     """A budget did not admit a reservation."""
 
 
-class Exhausted(BudgetRefused):
+class LimitExceeded(BudgetRefused):
     """Not enough of the budget is left. `retry_after`: seconds until more is available, if that is known."""
 
     def __init__(self, budget: str, units: int, retry_after: float | None = None) -> None:

@@ -1,19 +1,24 @@
-"""WSGI middleware: counts each request by method, route and status.
+"""WSGI middleware: counts each request by method, route and status, and admits requests while a budget lasts.
 
     app.wsgi_app = CountRequests(app.wsgi_app, countless.connect(), route=flask_route)     # Flask
     application = CountRequests(application, countless.connect())                            # any other framework
+
+    app.wsgi_app = LimitRequests(app.wsgi_app, countless.connect(), "keys/{key}", key=header_key("x-api-key"))
 
 WSGI has no place for the route, so a function may return it, once the application has answered: a pattern such as
 `/users/<id>`, never the path, because paths come from outside and have no bound. Without it all routes are one.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Unpack
 
 from countless.client.client import Client
 from countless.client.http_requests import method_label
 from countless.core.calendar import Per
 from countless.errors import InvalidParameter
+from countless.limiting.keys import digest, require_key_and_cost
+from countless.limiting.limit import PROBLEMS, Limit, Options
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -76,3 +81,65 @@ class CountRequests:
         except BaseException:
             count("500")  # if the application fails before it begins a response
             raise
+
+
+def header_key(header: str, missing: str = "anonymous") -> Callable[["WSGIEnvironment"], str]:
+    """Return a key function: 16 digits of the hash of a header. API keys are secret; names of budgets are not.
+
+    Requests without the header have the key `missing`.
+    """
+    name = "HTTP_" + header.upper().replace("-", "_")
+
+    def key(environ: "WSGIEnvironment") -> str:
+        value = environ.get(name)
+        return missing if value is None else digest(value.encode("latin-1"))
+
+    return key
+
+
+class LimitRequests:
+    """WSGI middleware that takes units of a budget for each request, and refuses the request if none are left.
+
+    Args:
+        app: The application.
+        client: From `connect`.
+        budget: Name of the budget; `{key}` in it is replaced by the request's key.
+        key: A function of the WSGI environment that returns the key, such as `header_key("x-api-key")`. It returns None
+            for requests that are not limited.
+        cost: A function of the environment that returns the units the request costs, 0 for a free one. None: 1 for all.
+        options: `wait`, `timeout`, `on_unreachable`, `shadow`, `policy` and `counter` of `limited`.
+    """
+
+    def __init__(
+        self,
+        app: "WSGIApplication",
+        client: Client,
+        budget: str,
+        *,
+        key: Callable[["WSGIEnvironment"], str | None] | None = None,
+        cost: Callable[["WSGIEnvironment"], int] | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._limit = Limit(client, budget, **options)
+        require_key_and_cost(self._limit, key, cost)
+        self._app = app
+        self._key = key or (lambda environ: "")
+        self._cost = cost or (lambda environ: 1)
+
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        key, cost = self._key(environ), self._cost(environ)
+        if key is None or cost == 0:
+            return self._app(environ, start_response)
+        try:
+            budget = self._limit.take({"key": key}, cost)
+        except PROBLEMS as problem:
+            refusal = self._limit.refusal(problem, {"key": key})
+            start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", refusal.headers)
+            return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
+        if budget is None:
+            return self._app(environ, start_response)
+
+        def start_with_fields(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            return start_response(status, [*headers, *self._limit.headers(budget)], *rest)
+
+        return self._app(environ, start_with_fields)

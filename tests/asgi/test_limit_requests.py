@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from time import time
 from typing import Any
 
 import pytest
@@ -16,54 +14,10 @@ from starlette.websockets import WebSocket
 
 import countless
 from countless.asgi import LimitRequests, header_key
-from countless.client.transport.endpoint import Endpoint
-from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.decision import Reason
 from countless.core.budget.rule import BudgetRule
 from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
-from support.local_counters import counts_of
-
-MINUTE = BudgetRule(100, per="minute")
-
-
-class Budget:
-    """Decides as it is told, and keeps what was asked for."""
-
-    def __init__(self, name: str, decide: Callable[[str], Reason], rule: BudgetRule) -> None:
-        self.name = name
-        self.rule = rule
-        self.resets_at = None if rule.per is None else time() + 17
-        self.remaining = 41
-        self.taken: list[int] = []
-        self._decide = decide
-
-    def retry_after(self, n: int = 1) -> float | None:
-        if self.rule.rolling is not None:
-            return 3.2 * n
-        return None if self.resets_at is None else self.resets_at - time()
-
-    async def atake(self, n: int, wait: float) -> Decision:
-        self.taken.append(n)
-        return Decision(self._decide(self.name))
-
-
-class Client(countless.Client):
-    """Counts as a client does, and has budgets that decide as they are told."""
-
-    def __init__(self, decide: Callable[[str], Reason], rule: BudgetRule = MINUTE) -> None:
-        super().__init__(Endpoint.parse("http://127.0.0.1:2686"), None, "test", disabled=True)
-        self.made: dict[str, Budget] = {}
-        self._decide, self._rule = decide, rule
-
-    def budget(self, name: str) -> Any:
-        super().budget(name)  # which validates the name
-        return self.made.setdefault(name, Budget(name, self._decide, self._rule))
-
-    def counted(self) -> dict[str, int]:
-        return {name: count for name, count in counts_of(self).items() if count}
-
-
-def always(reason: Reason) -> Callable[[str], Reason]:
-    return lambda name: reason
+from support.deciding import Client, always
 
 
 async def hello(request: Request) -> Response:
@@ -161,7 +115,7 @@ def test_unknown_budget_is_as_unreachable_and_logged(caplog: pytest.LogCaptureFi
     assert limited(Client(unknown)).get("/").status_code == 503
     assert limited(Client(unknown), on_unreachable="allow").get("/").status_code == 200
     assert "mode=enforced policy=default budget=all reason=no_budget: budget 'all' rejected" in caplog.text
-    assert "there is none; create the rule: countless budget create 'all' --limit N --per minute" in caplog.text
+    assert "there is none; create the rule: countless budget create all --limit N --per minute" in caplog.text
 
 
 def test_missing_rule_of_a_key_is_logged_with_the_command_that_creates_it(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,8 +14,7 @@ from countless.client.budgets.group import BudgetGroup
 from countless.client.client import Client, connect
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Exhausted, Grant
-from countless.errors import AboveLimit, InvalidParameter, Starved, UnknownBudget
-from countless.errors import Exhausted as ExhaustedError
+from countless.errors import AboveLimit, InvalidParameter, LimitExceeded, Starved, UnknownBudget
 from countless.wire.frames import BudgetRejected, SetBudgetRule
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import TOKENS, ConnectedProcesses, Process, RecordingBudget
@@ -132,7 +131,7 @@ async def test_areserve_raises_why_it_was_refused() -> None:
         await recording.budget.areserve(6, wait=-1)
     with recording.lock:
         recording.budget.receive(Exhausted(TOKENS, 0, 6))
-    with pytest.raises(ExhaustedError):
+    with pytest.raises(LimitExceeded):
         async with recording.budget.areserve(6, wait=TIMEOUT_S):
             pass
 
@@ -203,7 +202,7 @@ def test_refusal_of_one_budget_names_it_and_changes_no_other() -> None:
     process = granted(key=10, team=5)
     process.receive(Exhausted(BudgetId("team"), 0, 6))
     assert group(process).take(6).reason is Reason.EXHAUSTED
-    with pytest.raises(ExhaustedError, match="'team' has not 6 units"):
+    with pytest.raises(LimitExceeded, match="'team' has not 6 units"):
         group(process).reserve(6)
     assert remaining(process) == [10, 5]
 
@@ -329,7 +328,7 @@ def test_acquire_beyond_the_time_is_refused() -> None:
     with pytest.raises(Starved):
         slots.acquire(wait=0)
     world.deliver()
-    with pytest.raises(ExhaustedError):
+    with pytest.raises(LimitExceeded):
         slots.acquire(wait=0)
     slot.release()
     slot.release()

@@ -15,8 +15,7 @@ from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
-from countless.errors import Exhausted as ExhaustedError
-from countless.errors import UnknownBudget
+from countless.errors import LimitExceeded, UnknownBudget
 from countless.wire.frames import (
     BudgetDownItem,
     BudgetLeave,
@@ -148,7 +147,7 @@ def test_refusal_says_when_the_period_ends(kind: str) -> None:
     site.receive(Exhausted(tokens(NOON), 0, 1))
     site.now += 1000
     assert site.budget.take(wait=0) == Decision(Reason.EXHAUSTED, 2600.0)
-    with pytest.raises(ExhaustedError) as raised:
+    with pytest.raises(LimitExceeded) as raised:
         site.budget.reserve(1, wait=0)
     assert raised.value.retry_after == 2600.0
 

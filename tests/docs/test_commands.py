@@ -170,6 +170,8 @@ def test_commands_of_windows_and_labels(server: Server, monkeypatch: pytest.Monk
 def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = (
         here("docs/guides/limit-spending.md")
+        + here("docs/guides/limit-functions.md")
+        + here("docs/guides/limit-functions.md")
         + here("docs/guides/web-frameworks.md")
         + here("docs/start/limit-requests.md")
     )

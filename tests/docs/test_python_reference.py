@@ -28,8 +28,8 @@ from countless.errors import (
     BudgetRefused,
     CounterRefused,
     CountlessError,
-    Exhausted,
     InvalidParameter,
+    LimitExceeded,
     MissingExtra,
     NoWindows,
     PlanError,
@@ -50,7 +50,7 @@ NOW = datetime(2026, 11, 18)
 RATE = Rate("a", "5m", 1.0, 1.0, 1.0, "exact", None)
 PUBLIC_NAMES = {
     "Client": "aanswer answer budget close connected counter distribution flush "
-    "last_error quantile rate rolling site together top watch window",
+    "last_error quantile rate ready rolling site together top watch window",
     "Counter": "add count count_calls count_exceptions inc labels name overflow_count",
     "ClientDistribution": "count name observe",
     "ClientBudget": "aacquire acquire areserve atake name overdraft remaining reserve resets_at retry_after rule take",
@@ -100,7 +100,7 @@ PUBLIC_NAMES = {
     "CounterRefused": "reasons",
     "NoWindows": "",
     "BudgetRefused": "",
-    "Exhausted": "budget retry_after units",
+    "LimitExceeded": "budget retry_after units",
     "Starved": "",
     "Unreachable": "",
     "UnknownBudget": "budget",
@@ -195,7 +195,7 @@ def objects() -> dict[str, object]:
         *(family, family.site(0), family.answer("x"), family.top()),
         *(distribution, distribution.site(0), distribution.quantile(0.5), distribution.rank(1)),
         *(CountlessError("x"), InvalidParameter("a", 1, "b"), UnknownName("a", 1, "b"), AboveLimit("a", 1, 1)),
-        *(ServiceError("x"), CounterRefused({"a": "b"}), NoWindows("a"), BudgetRefused("x"), Exhausted("a", 1)),
+        *(ServiceError("x"), CounterRefused({"a": "b"}), NoWindows("a"), BudgetRefused("x"), LimitExceeded("a", 1)),
         *(Starved("x"), Unreachable("x"), UnknownBudget("a", "b"), PlanError("x"), MissingExtra("a", "b")),
     ]
     return {type(thing).__name__: thing for thing in things}

@@ -7,7 +7,7 @@ import pytest
 
 import countless
 from countless.core.budget.decision import Decision, Reason
-from countless.errors import AboveLimit, Exhausted, InvalidParameter, UnknownName
+from countless.errors import AboveLimit, InvalidParameter, LimitExceeded, UnknownName
 
 
 def test_exact_budget_admits_the_limit_and_not_one_unit_more() -> None:
@@ -50,7 +50,7 @@ def test_hold_returns_what_was_not_used_to_every_site() -> None:
     budget = countless.Budget(limit=10, sites=2, slack=0)
     with budget.site(0).reserve(10) as hold:
         assert not budget.site(1).take()
-        with pytest.raises(Exhausted, match="'budget' has not 1 units left"):
+        with pytest.raises(LimitExceeded, match="'budget' has not 1 units left"):
             budget.site(1).reserve(1)
         hold.settle(7)
         hold.settle(0)
@@ -203,7 +203,7 @@ def test_refusal_says_when_the_period_ends() -> None:
     assert ends_at is not None
     assert (ends_at + 5.5 * HOUR_S) % (24 * HOUR_S) == 5 * HOUR_S
     assert budget.site(0).take() == Decision(Reason.EXHAUSTED, ends_at - clock())
-    with pytest.raises(Exhausted) as raised:
+    with pytest.raises(LimitExceeded) as raised:
         budget.site(0).reserve(1)
     assert raised.value.retry_after == ends_at - clock()
     clock.seconds = ends_at

@@ -18,7 +18,7 @@ from countless.core.budget.hold import Hold
 from countless.core.budget.rolling import PANES, Returns, RollingWindow
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteName
-from countless.errors import Exhausted, InvalidParameter
+from countless.errors import InvalidParameter, LimitExceeded
 
 WINDOW_S = 60.0
 
@@ -154,7 +154,7 @@ def random_run(seed: int, steps: int = 1500) -> None:
             hold.settle(used)
             taken.add(clock.seconds, used)
         elif chance < 0.1:
-            with suppress(Exhausted):
+            with suppress(LimitExceeded):
                 holds.append((name, budget.site(name).reserve(n)))
         elif budget.site(name).take(n):
             taken.add(clock.seconds, n)

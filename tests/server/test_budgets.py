@@ -10,7 +10,7 @@ import countless
 from countless.client.client import Client
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId
-from countless.errors import Exhausted, InvalidParameter, Starved, UnknownBudget, Unreachable
+from countless.errors import InvalidParameter, LimitExceeded, Starved, UnknownBudget, Unreachable
 from countless.wire.frames import BudgetLeave
 from support.service import TIMEOUT_S, Server, python, until
 
@@ -71,7 +71,7 @@ def test_hold_settles_what_was_used_and_an_exception_settles_nothing(served: Ser
         with pytest.raises(RuntimeError), budget.reserve(70, wait=TIMEOUT_S):
             raise RuntimeError
         with budget.reserve(80, wait=TIMEOUT_S) as hold:
-            with pytest.raises(Exhausted):
+            with pytest.raises(LimitExceeded):
                 budget.reserve(21, wait=TIMEOUT_S)
             hold.settle(30)
         # It was refused 21 units, until the coordinator knows that units are back.
@@ -90,7 +90,7 @@ async def test_async_requests_of_two_clients_spend_the_budget_exactly(served: Se
             return taken
 
         assert sum(await asyncio.gather(*[spend(client) for client in (first, second) for _ in range(20)])) == 500
-        with pytest.raises(Exhausted):
+        with pytest.raises(LimitExceeded):
             async with first.budget("tokens").areserve(1):
                 pass
 

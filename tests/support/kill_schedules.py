@@ -30,7 +30,7 @@ import countless
 import countless.client.durable.state  # not once more in each gateway
 from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
-from countless.errors import BudgetRefused, Exhausted
+from countless.errors import BudgetRefused, LimitExceeded
 from countless.randomness import SeededRandom
 from support.service import until
 
@@ -177,7 +177,7 @@ class Gateway:
     def _reserve(self, key: str, weight: int, holds: list[tuple[str, Hold]]) -> Reason:
         try:
             holds.append((key, self._budget.reserve(weight, wait=WAIT_S)))
-        except Exhausted:
+        except LimitExceeded:
             return Reason.EXHAUSTED
         except BudgetRefused:
             return Reason.STARVED

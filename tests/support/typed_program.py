@@ -14,7 +14,7 @@ from countless.core.family.answer import Top
 from countless.core.family.distribution import Quantile, Rank
 from countless.core.periods.spans import SpanCount, SpanRate
 from countless.core.periods.window import TotalAnswer
-from countless.errors import Exhausted, ServiceError
+from countless.errors import LimitExceeded, ServiceError
 from countless.inprocess.tracker import CountingSite
 
 
@@ -69,7 +69,7 @@ async def spending(client: countless.Client) -> None:
     assert_type((budget.rule, budget.resets_at), tuple[BudgetRule | None, float | None])
     try:
         budget.reserve(3)
-    except Exhausted as error:
+    except LimitExceeded as error:
         assert_type(error.retry_after, float | None)
 
 

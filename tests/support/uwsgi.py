@@ -67,16 +67,14 @@ class Uwsgi:
             self.process = subprocess.Popen(
                 command, cwd=directory, env=variables, stdout=log, stderr=log, start_new_session=True
             )
-        self._port = int(
-            until(lambda: re.search(r"127\.0\.0\.1:(\d+) \(port auto-assigned\)", self.log), "the port")[1]
-        )
+        self.port = int(until(lambda: re.search(r"127\.0\.0\.1:(\d+) \(port auto-assigned\)", self.log), "the port")[1])
 
     @property
     def log(self) -> str:
         return self._log.read_text()
 
     def get(self, path: str = "/") -> Response:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_S)
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         try:
             connection.request("GET", path)
             pid, allowed = connection.getresponse().read().split()

@@ -6,7 +6,7 @@ import countless
 from countless.client.api import ApiClient
 from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
-from countless.errors import Exhausted, Starved, Unreachable
+from countless.errors import LimitExceeded, Starved, Unreachable
 from race.contestants.base import Case as CountingCase
 from race.contestants.coordinator import CoordinatorBackend
 from race.limits.contestants.base import Case, Fleet, Outcome
@@ -42,7 +42,7 @@ class BudgetFleet(Fleet):
     def reserve(self, request: Request) -> Outcome:
         try:
             self._holds[request.number] = self._budgets[request.site].reserve(request.units, wait=self._wait)
-        except Exhausted:
+        except LimitExceeded:
             return Outcome.REFUSED
         except (Starved, Unreachable):
             return Outcome.UNDECIDED

@@ -17,7 +17,7 @@ from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
 from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.decision import Reason
-from countless.errors import BudgetRefused, Exhausted, InvalidParameter, Starved, UnknownBudget, Unreachable
+from countless.errors import BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget, Unreachable
 
 MAX_WAIT_S = 60.0
 HOLD_S, MAX_HOLD_S = 60.0, 86_400.0
@@ -26,7 +26,7 @@ _REFUSALS = {
     Reason.STARVED: (503, "the coordinator did not answer in time"),
     Reason.UNREACHABLE: (503, "there is no connection to the coordinator"),
 }
-_REASONS = {Exhausted: Reason.EXHAUSTED, Starved: Reason.STARVED, Unreachable: Reason.UNREACHABLE}
+_REASONS = {LimitExceeded: Reason.EXHAUSTED, Starved: Reason.STARVED, Unreachable: Reason.UNREACHABLE}
 
 Amount = Annotated[int, Meta(ge=1, le=MAX_AMOUNT)]
 Wait = Annotated[float, Meta(ge=0, le=MAX_WAIT_S)]

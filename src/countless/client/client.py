@@ -16,7 +16,7 @@ import os
 import socket
 from functools import cached_property, partial
 from pathlib import Path
-from threading import TIMEOUT_MAX
+from threading import TIMEOUT_MAX, Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -24,6 +24,7 @@ from weakref import WeakValueDictionary
 from countless.client import forks, goodbye
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.counter import LABEL_CAP, Counter
+from countless.client.expected_rules import ExpectedRules
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
 from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
@@ -98,6 +99,19 @@ def connect(
     return client
 
 
+_process_client: "Client | None" = None
+_process_lock = Lock()
+
+
+def process_client() -> "Client":
+    """The client for limits that were given none, made from the environment when it is first needed."""
+    global _process_client
+    with _process_lock:
+        if _process_client is None:
+            _process_client = connect()
+        return _process_client
+
+
 def _is_disabled(text: str) -> bool:
     if text not in ("", "0", "1"):
         raise InvalidParameter("COUNTLESS_DISABLE", text, "1, or 0 for a client that counts")
@@ -120,6 +134,7 @@ class Client(LocalState):
         super().__init__(endpoint, token, site, state_dir, disabled, surroundings)
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
         self._used_families: dict[str, tuple[LocalFamily | LocalFamilyWindows, CalendarFields]] = {}  # by name
+        self._expected_rules = ExpectedRules()  # of its limits
         self._client_budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()
         forks.register(self, close_at_exit=not disabled)
 
@@ -286,6 +301,16 @@ class Client(LocalState):
             if budget is None:
                 budget = self._client_budgets[name] = ClientBudget(self._budget_part(name))
             return budget
+
+    def ready(self, timeout: float = 5.0) -> bool:
+        """Return whether the coordinator answers, and has a rule for each limit of this program. For health checks.
+
+        A rule that is missing is logged once, with the command that creates it.
+        """
+        require_seconds("timeout", timeout)
+        return self._disabled or (
+            self._expected_rules.check(self.budget, timeout) and (self.connected or self._thread is None)
+        )
 
     def together(self, *budgets: ClientBudget) -> "BudgetGroup":
         """Spend from several budgets at once (a key, its team, its organisation): all admit, or none is charged.

@@ -16,7 +16,7 @@ from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.budget.state import Usage
 from countless.core.calendar import Per
 from countless.core.messages import SiteId, SiteName
-from countless.errors import Exhausted, InvalidParameter, InvariantBroken
+from countless.errors import InvalidParameter, InvariantBroken, LimitExceeded
 from countless.inprocess.accounts import Accounts, Holding, RollingAccounts, SpendingPeriod
 from countless.inprocess.world import Roster, Traffic, fleet_of
 
@@ -196,7 +196,7 @@ class SpendingSite:
             return self._decide(BudgetSite.take, n, *self._accounts.site(self._holding))
 
     def reserve(self, n: int) -> Hold:
-        """Hold `n` units until you know how many are used. Raises `Exhausted` if they are not left.
+        """Hold `n` units until you know how many are used. Raises `LimitExceeded` if they are not left.
 
         A hold is settled in the period in which it was made.
 
@@ -210,7 +210,7 @@ class SpendingSite:
             period, site = self._accounts.site(self._holding)
             decision = self._decide(BudgetSite.reserve, n, period, site)
         if not decision:
-            raise Exhausted(self._accounts.name, n, decision.retry_after)
+            raise LimitExceeded(self._accounts.name, n, decision.retry_after)
         return Hold(n, partial(self._settle, period, site))
 
     def _decide(

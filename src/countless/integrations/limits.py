@@ -28,7 +28,7 @@ from countless.client.client import connect
 from countless.client.http_requests import SparseLog
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import PERIODS
-from countless.errors import AboveLimit, CountlessError, Exhausted, InvalidParameter, UnknownBudget
+from countless.errors import AboveLimit, CountlessError, InvalidParameter, LimitExceeded, UnknownBudget
 
 log = logging.getLogger("countless")
 
@@ -163,7 +163,7 @@ class BudgetRateLimiter(RateLimiter):
             command = f"countless budget create '{expected.name}/*' --limit {expected.limit} {expected.option}"
             self._log.log(logging.WARNING, "rate limit without a rule: error=%s; create it: %s", problem, command)
             raise ConfigurationError(f"{problem}; create the rule: {command}") from problem
-        except (Exhausted, AboveLimit):
+        except (LimitExceeded, AboveLimit):
             return False
         finally:
             self._compare(expected, item, budget.rule)

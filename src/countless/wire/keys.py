@@ -270,6 +270,30 @@ def prefix_of_template(name: str) -> str:
     return name.removesuffix(_TEMPLATE)
 
 
+def rule_of_fields(budget: str) -> str:
+    """The rule that an operator makes for all budgets of a name with fields.
+
+    >>> rule_of_fields("orgs/{org}/keys/{key}"), rule_of_fields("exports")
+    ('orgs/*', 'exports')
+    """
+    start, brace, _ = budget.partition("{")
+    if not brace:
+        return validate_budget(budget)
+    prefix, slash, rest = start.rpartition("/")
+    if not slash or rest:
+        raise InvalidParameter("budget", budget, "a name whose first field follows a slash, such as keys/{key}")
+    return prefix + _TEMPLATE
+
+
+def example_of_rule(rule: str) -> str:
+    """A budget that follows it, for the question whether there is such a rule.
+
+    >>> example_of_rule("keys/*"), example_of_rule("exports")
+    ('keys/(ready)', 'exports')
+    """
+    return f"{prefix_of_template(rule)}/(ready)" if is_template(rule) else rule
+
+
 def templates_of(name: str) -> Iterator[str]:
     """Those that stand for this name, the longest first.
 

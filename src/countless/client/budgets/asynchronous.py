@@ -63,7 +63,7 @@ class AsyncHold(Generic[HoldType]):
     async def _reserve(self) -> HoldType:
         decision = await decide_async(self._request, self._wait)
         if not decision:
-            raise refusal(self._request, decision, self._n, self._wait)
+            raise refusal(self._request.budget, decision, self._n, self._wait)
         return self._make(self._n, self._request.settle)
 
     def __await__(self) -> Generator[None, None, HoldType]:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from countless.core.budget.decision import Decision, Reason
 from countless.core.parameters import require_seconds
-from countless.errors import BudgetRefused, CountlessError, Exhausted, Starved, Unreachable
+from countless.errors import BudgetRefused, CountlessError, LimitExceeded, Starved, Unreachable
 
 WAIT_S = 1.0  # how long a request waits, unless the program says otherwise
 
@@ -141,9 +141,9 @@ def decide(request: Request, wait: float) -> Decision:
     return waiter.result()
 
 
-def refusal(request: Request, decision: Decision, n: int, wait: float) -> BudgetRefused:
+def refusal(budget: str, decision: Decision, n: int, wait: float) -> BudgetRefused:
     if decision.reason is Reason.EXHAUSTED:
-        return Exhausted(request.budget, n, decision.retry_after)
+        return LimitExceeded(budget, n, decision.retry_after)
     if decision.reason is Reason.STARVED:
-        return Starved(f"no answer about budget {request.budget!r} in {wait} s")
-    return Unreachable(f"no connection to the coordinator of budget {request.budget!r}")
+        return Starved(f"no answer about budget {budget!r} in {wait} s")
+    return Unreachable(f"no connection to the coordinator of budget {budget!r}")

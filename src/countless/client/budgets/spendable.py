@@ -27,22 +27,23 @@ class Spendable(ABC):
         return decide(self._request(n, hold=False), wait)
 
     def reserve(self, n: int, wait: float = WAIT_S) -> Hold:
-        """Hold `n` units until you know how many are used. Raises `Exhausted`, `Starved` or `Unreachable`."""
+        """Hold `n` units until you know how many are used. Raises `LimitExceeded`, `Starved` or `Unreachable`."""
         request = self._request(n, hold=True)
         decision = decide(request, wait)
         if not decision:
-            raise refusal(request, decision, n, wait)
+            raise refusal(request.budget, decision, n, wait)
         return Hold(n, request.settle)
 
     def acquire(self, n: int = 1, wait: float = WAIT_S) -> Slot:
         """Hold `n` units while something runs, as a limit on what runs at the same time. None is spent.
 
-        Waits at most `wait` seconds, even while all units are in use. Raises `Exhausted`, `Starved` or `Unreachable`.
+        Waits at most `wait` seconds, even while all units are in use. Raises `LimitExceeded`, `Starved` or
+        `Unreachable`.
         """
         request = UntilUnitsReturn(self._request(n, hold=True))
         decision = decide(request, wait)
         if not decision:
-            raise refusal(request, decision, n, wait)
+            raise refusal(request.budget, decision, n, wait)
         return Slot(n, request.settle)
 
     async def atake(self, n: int = 1, wait: float = WAIT_S) -> Decision:

@@ -1,0 +1,81 @@
+"""Limits of single routes and routers of FastAPI; `countless.asgi.LimitRequests` limits a whole application.
+
+router = APIRouter(dependencies=[Depends(Limited("orgs/{org}"))])
+
+answer_refusals(app)    # what `countless.limited` refuses is a 429, in Starlette, too
+"""
+
+from collections.abc import Callable
+from typing import Any, Unpack
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from countless.client.client import Client
+from countless.errors import AboveLimit, BudgetRefused, InvalidParameter
+from countless.limiting.keys import KEY
+from countless.limiting.limit import PROBLEMS, Limit, Options, refusal_of
+
+
+class Limited:
+    """A dependency that takes units of a budget for each request, and answers 429 if none are left.
+
+    Args:
+        budget: Name of the budget. Fields in it are parameters of the path, or `{key}`.
+        client: From `connect`. None: one for the process, from the environment, when it is first needed.
+        key: A function of the scope that returns the field `{key}`, such as `header_key("x-api-key")`. It returns None
+            for requests that are not limited.
+        cost: A function of the scope that returns the units the request costs, 0 for a free one. None: 1 for all.
+        options: `wait`, `timeout`, `on_unreachable`, `shadow`, `policy` and `counter` of `limited`.
+    """
+
+    def __init__(
+        self,
+        budget: str,
+        *,
+        client: Client | None = None,
+        key: Callable[[Any], str | None] | None = None,
+        cost: Callable[[Any], int] | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._limit = Limit(client, budget, **options)
+        if (KEY in self._limit.fields) is not (key is not None):
+            raise InvalidParameter("budget", budget, "a name with {key} if a key is given, and without it otherwise")
+        self._key = key
+        self._cost = cost or (lambda scope: 1)
+
+    async def __call__(self, request: Request, response: Response) -> None:
+        values, cost = {name: str(value) for name, value in request.path_params.items()}, self._cost(request.scope)
+        if self._key is not None:
+            key = self._key(request.scope)
+            if key is None:
+                return
+            values[KEY] = key
+        if unknown := [field for field in self._limit.fields if field not in values]:
+            allowed = f"a name whose fields are parameters of the path {request.url.path}; {unknown[0]} is none of them"
+            raise InvalidParameter("budget", self._limit.budget, allowed)
+        if cost == 0:
+            return
+        try:
+            budget = await self._limit.atake(values, cost)
+        except PROBLEMS as problem:
+            refusal = self._limit.refusal(problem, values)
+            headers = {name: value for name, value in refusal.headers if not name.startswith("content-")}
+            raise HTTPException(refusal.status, refusal.title, headers) from problem
+        if budget is not None:
+            response.headers.update(dict(self._limit.headers(budget)))
+
+
+def answer_refusals(app: Starlette) -> None:
+    """Answer what `countless.limited` refuses with 429, or with 503 while the quota is unknown."""
+    for kind in (BudgetRefused, AboveLimit):
+        app.add_exception_handler(kind, _answer)
+
+
+def _answer(request: Request, problem: Exception) -> Response:
+    refusal = refusal_of(problem) if isinstance(problem, PROBLEMS) else None
+    if refusal is None:
+        raise problem
+    return Response(refusal.body, refusal.status, dict(refusal.headers))

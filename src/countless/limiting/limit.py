@@ -1,0 +1,276 @@
+"""One limit on requests, whatever carries them: the budget that a request spends, and the answer if it may not.
+
+Middleware, throttles and decorators are a few lines around a `Limit`.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from math import ceil
+from shlex import quote
+from time import monotonic, sleep
+from typing import NamedTuple, TypedDict
+from weakref import WeakKeyDictionary
+
+from countless.client.budgets.client_budget import ClientBudget
+from countless.client.budgets.requests import WAIT_S, refusal
+from countless.client.client import Client, process_client
+from countless.client.http_requests import SparseLog
+from countless.clock import Clock
+from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.hold import Slot
+from countless.core.parameters import require_bool, require_seconds
+from countless.errors import AboveLimit, BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget
+from countless.limiting.fields import limit_field, policy_field, require_policy, window_s
+from countless.limiting.template import fields_of
+from countless.wire.keys import rule_of_fields
+
+ON_UNREACHABLE = ("refuse", "allow")
+RETRY_S = 1  # after a request that was refused because nothing answered
+PERIOD = "period"
+PERIOD_WAIT_S = 60.0
+PANES = 10  # of a rolling window: units come back at most a tenth of it late
+# Beside the reasons of a decision:
+NO_BUDGET = "no_budget"  # the coordinator has none of this name
+ABOVE_LIMIT = "above_limit"  # the request costs more than the limit: it cannot be admitted later either
+INVALID = "invalid"  # the key makes no name, or the cost no number of units
+_PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
+
+Headers = list[tuple[str, str]]
+Problem = BudgetRefused | InvalidParameter
+PROBLEMS = (BudgetRefused, InvalidParameter)  # that `take` raises, and `refusal` answers
+
+
+class Refusal(NamedTuple):
+    """The answer to a request that was not admitted."""
+
+    status: int
+    title: str
+    body: bytes
+    headers: Headers
+
+
+class Options(TypedDict, total=False):
+    """The options of a limit, for those who pass them on."""
+
+    wait: float | str
+    timeout: float
+    on_unreachable: str
+    shadow: bool
+    policy: str
+    counter: str
+
+
+class Limit:
+    """A limit on requests by a budget, or by many whose names have fields: `keys/{key}`.
+
+    Args:
+        client: From `connect`. None: one for this process, from the environment, when it is first needed.
+        budget: The name. What is in braces is replaced by the request's own.
+        wait: Seconds to wait for the coordinator, if this process has too few units; or `"period"`: until the period or
+            the rolling window has room.
+        timeout: The longest wait with `wait="period"`, in seconds.
+        on_unreachable: While the quota is unknown, `refuse` refuses and `allow` admits.
+        shadow: Admit everything; count and log what would have been refused.
+        policy: Name of the limit in `RateLimit` fields, logs and the counter.
+        counter: Name of a counter of the requests that were not admitted, by policy, reason and mode.
+    """
+
+    def __init__(
+        self,
+        client: Client | None,
+        budget: str,
+        *,
+        wait: float | str = WAIT_S,
+        timeout: float = PERIOD_WAIT_S,
+        on_unreachable: str = "refuse",
+        shadow: bool = False,
+        policy: str = "default",
+        counter: str = "limited_requests",
+    ) -> None:
+        if on_unreachable not in ON_UNREACHABLE:
+            raise InvalidParameter("on_unreachable", on_unreachable, f"one of: {', '.join(ON_UNREACHABLE)}")
+        if isinstance(wait, str) and wait != PERIOD:
+            raise InvalidParameter("wait", wait, f"a number of seconds, or {PERIOD!r}")
+        self._wait = WAIT_S if isinstance(wait, str) else wait
+        require_seconds("wait", self._wait)
+        require_seconds("timeout", timeout)
+        require_bool("shadow", shadow)
+        self._timeout = timeout if wait == PERIOD else 0.0
+        self.budget = budget
+        self.fields = fields_of(budget)
+        self._rule = rule_of_fields(budget)
+        self._command = f"countless budget create {quote(self._rule)} --limit N --per minute"
+        self._allow_unreachable = on_unreachable == "allow"
+        self._shadow = shadow
+        self._policy = require_policy(policy)
+        self._counter = counter
+        self._log = SparseLog()
+        self._client = client
+        if client is not None:
+            self._expect_rule(client)
+
+    def _expect_rule(self, client: Client) -> None:
+        client.counter(self._counter)
+        client._expected_rules.add(self._rule, self._command)
+
+    def client(self) -> Client:
+        if self._client is None:
+            self._client = process_client()
+            self._expect_rule(self._client)
+        return self._client
+
+    def take(self, values: Mapping[str, str], cost: int) -> ClientBudget | None:
+        """Spend the units of a request whose name has these fields; raise what `refusal` answers.
+
+        The answer to the request gets the `RateLimit` fields of the budget that is returned.
+        """
+        try:
+            budget, retries = self._budget_of(values), Retries(self._timeout)
+            decision = budget.take(cost, self._wait)
+            while pause := retries.pause(budget, decision, cost):
+                sleep(pause)
+                decision = budget.take(cost, self._wait)
+            if not decision:
+                raise refusal(budget.name, decision, cost, self._wait)
+        except PROBLEMS as problem:
+            self._pass_or_raise(problem, values)
+            return None
+        return None if self._shadow else budget
+
+    async def atake(self, values: Mapping[str, str], cost: int) -> ClientBudget | None:
+        """`take` for asyncio, while other tasks run."""
+        from asyncio import sleep
+
+        try:
+            budget, retries = self._budget_of(values), Retries(self._timeout)
+            decision = await budget.atake(cost, self._wait)
+            while pause := retries.pause(budget, decision, cost):
+                await sleep(pause)
+                decision = await budget.atake(cost, self._wait)
+            if not decision:
+                raise refusal(budget.name, decision, cost, self._wait)
+        except PROBLEMS as problem:
+            self._pass_or_raise(problem, values)
+            return None
+        return None if self._shadow else budget
+
+    def acquire(self, values: Mapping[str, str], cost: int) -> Slot | None:
+        """Hold units while something runs. None if it was let through without. Raises what `take` raises."""
+        try:
+            return self._budget_of(values).acquire(cost, self._timeout or self._wait)
+        except PROBLEMS as problem:
+            self._pass_or_raise(problem, values)
+            return None
+
+    async def aacquire(self, values: Mapping[str, str], cost: int) -> Slot | None:
+        try:
+            return await self._budget_of(values).aacquire(cost, self._timeout or self._wait)
+        except PROBLEMS as problem:
+            self._pass_or_raise(problem, values)
+            return None
+
+    def _name_of(self, values: Mapping[str, str]) -> str:
+        return self.budget.format_map(values) if self.fields else self.budget
+
+    def _budget_of(self, values: Mapping[str, str]) -> ClientBudget:
+        if not all(values[field] for field in self.fields):
+            raise InvalidParameter("key", "", "one with a key, which this request has not")
+        return self.client().budget(self._name_of(values))
+
+    def _pass_or_raise(self, problem: Problem, values: Mapping[str, str]) -> None:
+        """Log and count a request without units, and raise unless it is let through."""
+        reason = reason_of(problem)
+        unreachable = reason not in (Reason.EXHAUSTED, ABOVE_LIMIT, INVALID)
+        passes = self._shadow or (self._allow_unreachable and unreachable)
+        mode = "shadow" if self._shadow else "let_through" if passes else "enforced"
+        self.client().counter(self._counter).labels(policy=self._policy, reason=reason, mode=mode).inc()
+        usual = reason == Reason.EXHAUSTED and mode == "enforced"
+        detail = f": {problem}" if isinstance(problem, UnknownBudget | InvalidParameter) else ""
+        create = f"; create the rule: {self._command}" if reason == NO_BUDGET else ""
+        self._log.log(
+            logging.INFO if usual else logging.WARNING,
+            "request not admitted: mode=%s policy=%s budget=%s reason=%s%s",
+            *(mode, self._policy, self._name_of(values), reason, detail + create),
+        )
+        if not passes:
+            _REFUSED[problem] = self, values
+            raise problem
+
+    def headers(self, budget: ClientBudget) -> Headers:
+        """The `RateLimit` fields of the answer to a request that was admitted. Other processes may have more left."""
+        return self._headers(budget, max(1, budget.remaining))
+
+    def _headers(self, budget: ClientBudget, available: int) -> Headers:
+        rule = budget.rule
+        if rule is None:  # of an earlier coordinator
+            return []
+        retry = budget.retry_after()
+        policy = policy_field(self._policy, rule.limit, window_s(rule, budget.resets_at))
+        limit = limit_field(self._policy, available, None if retry is None else ceil(retry))
+        return [("ratelimit-policy", policy), ("ratelimit", limit)]
+
+    def refusal(self, problem: Problem, values: Mapping[str, str]) -> Refusal:
+        """The answer to a request that was refused with this error, as problem details (RFC 9457)."""
+        reason = reason_of(problem)
+        headers: Headers = []
+        if reason == INVALID:
+            title = f"the name of the budget of this request must be {getattr(problem, 'allowed', '')}"
+            return _refusal(400, {"type": "about:blank", "title": title}, headers)
+        retry: float | None
+        if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:
+            status, kind, retry = 429, "quota-exceeded", getattr(problem, "retry_after", None)
+            title = "quota exceeded" if reason == Reason.EXHAUSTED else "this request costs more than its whole quota"
+            headers = self._headers(self._budget_of(values), 0)
+        else:
+            status, kind, retry = 503, "temporary-reduced-capacity", RETRY_S
+            title = "quota temporarily unavailable"
+        if retry is not None:
+            headers.append(("retry-after", str(ceil(retry))))
+        return _refusal(
+            status, {"type": _PROBLEM_TYPES + kind, "title": title, "violated-policies": [self._policy]}, headers
+        )
+
+
+_REFUSED: WeakKeyDictionary[Exception, tuple[Limit, Mapping[str, str]]] = WeakKeyDictionary()
+
+
+def refusal_of(problem: Problem) -> Refusal | None:
+    """The answer to a request in which a limit has raised this error. None: something else has raised it."""
+    limit, values = _REFUSED.get(problem, (None, {}))
+    return None if limit is None else limit.refusal(problem, values)
+
+
+def _refusal(status: int, content: Mapping[str, object], headers: Headers) -> Refusal:
+    body = json.dumps(content).encode()
+    own = [("content-type", "application/problem+json"), ("content-length", str(len(body)))]
+    return Refusal(status, str(content["title"]), body, [*own, ("cache-control", "no-store"), *headers])
+
+
+class Retries:
+    """The attempts of a request that waits until a period, or a rolling window, has room."""
+
+    def __init__(self, timeout: float, clock: Clock = monotonic) -> None:
+        self._clock = clock
+        self._deadline = clock() + timeout if timeout else 0.0
+
+    def pause(self, budget: ClientBudget, decision: Decision, cost: int) -> float:
+        """Seconds until another attempt may succeed; 0: it ends here."""
+        rule = budget.rule
+        if not self._deadline or decision.reason is not Reason.EXHAUSTED or rule is None:
+            return 0.0
+        retry = budget.retry_after(cost)
+        if retry is None and rule.rolling is not None:  # what comes back was admitted elsewhere
+            retry = rule.rolling / PANES
+        if retry is None or self._clock() + retry > self._deadline:
+            return 0.0
+        return retry or 0.001
+
+
+def reason_of(problem: Problem) -> str:
+    """As logs and the counter show it."""
+    kinds = {
+        LimitExceeded: Reason.EXHAUSTED, Starved: Reason.STARVED, UnknownBudget: NO_BUDGET,
+        AboveLimit: ABOVE_LIMIT, InvalidParameter: INVALID,
+    }  # fmt: skip
+    return next((reason for kind, reason in kinds.items() if isinstance(problem, kind)), Reason.UNREACHABLE)

@@ -1,0 +1,333 @@
+"""Limits in FastAPI, Flask, Litestar, Django, Django REST framework and Celery, with budgets of a real coordinator."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, cast
+
+import flask
+import pytest
+from fastapi import APIRouter, Depends, FastAPI
+from fastapi.testclient import TestClient
+from litestar import Litestar, get
+from litestar.middleware import DefineMiddleware
+from litestar.testing import TestClient as LitestarClient
+
+import countless
+from countless.asgi import LimitRequests as LimitAsgiRequests
+from countless.asgi import header_key
+from countless.errors import InvalidParameter
+from countless.integrations import fastapi as for_fastapi
+from countless.integrations import flask as for_flask
+from countless.wsgi import LimitRequests as LimitWsgiRequests
+from countless.wsgi import header_key as wsgi_key
+from support.service import TIMEOUT_S, Server, environment
+from support.uwsgi import Uwsgi
+
+pytestmark = pytest.mark.slow
+
+RULES = ("keys/*", "orgs/*", "teams/*", "users/*", "throttle/*", "throttle/uploads/*", "exports", "tasks")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("state")) as server:
+        for name in RULES:
+            server.reader.request("POST", "/api/v1/budgets", {"name": name, "limit": 2, "slack": 0.0, "per": "month"})
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[countless.Client]:
+    with countless.connect(server.url) as client:
+        yield client
+
+
+def test_routers_of_fastapi_have_limits_of_their_own(client: countless.Client) -> None:
+    orgs = APIRouter(dependencies=[Depends(for_fastapi.Limited("orgs/{org}", client=client, wait=TIMEOUT_S))])
+    key = header_key("x-api-key")
+    teams = APIRouter(
+        dependencies=[Depends(for_fastapi.Limited("teams/{key}", client=client, key=key, wait=TIMEOUT_S))]
+    )
+
+    @orgs.get("/orgs/{org}")
+    @teams.get("/teams")
+    async def hello() -> str:
+        return "hello"
+
+    app = FastAPI()
+    app.include_router(orgs, prefix="/v1")
+    app.include_router(teams)
+    web = TestClient(app)
+    answers = [web.get("/v1/orgs/acme") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[0].headers["ratelimit"].startswith('"default";r=1;t=')
+    assert answers[2].headers["ratelimit"].startswith('"default";r=0;t=')
+    assert int(answers[2].headers["retry-after"]) > 0
+    assert answers[2].json() == {"detail": "quota exceeded"}
+    assert [web.get("/v1/orgs/other").status_code, web.get("/teams").status_code] == [200, 200]
+
+
+def test_decorated_route_of_fastapi_answers_429(client: countless.Client) -> None:
+    app = FastAPI()
+    for_fastapi.answer_refusals(app)
+
+    @app.get("/{tenant}")
+    @countless.limited("keys/{tenant}", client=client, wait=TIMEOUT_S)
+    async def hello(tenant: str) -> str:
+        return tenant
+
+    @app.get("/no/rule")
+    @countless.limited("nothing", client=client, wait=TIMEOUT_S)
+    def no_rule() -> None: ...
+
+    web = TestClient(app)
+    answers = [web.get("/fastapi") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[2].headers["content-type"] == "application/problem+json"
+    assert answers[2].json()["violated-policies"] == ["default"]
+    assert (web.get("/no/rule").status_code, web.get("/no/rule").headers["retry-after"]) == (503, "1")
+
+
+def test_field_that_is_no_parameter_of_the_path_is_named(client: countless.Client) -> None:
+    app = FastAPI(dependencies=[Depends(for_fastapi.Limited("orgs/{tenant}", client=client))])
+    app.get("/{org}")(lambda org: "hello")
+    with pytest.raises(InvalidParameter, match="parameters of the path /acme; tenant is none of them"):
+        TestClient(app).get("/acme")
+    with pytest.raises(InvalidParameter, match=r"a name with \{key\} if a key is given"):
+        for_fastapi.Limited("orgs/{key}", client=client)
+
+
+def test_flask_by_wsgi_and_by_decorator(client: countless.Client, caplog: pytest.LogCaptureFixture) -> None:
+    app = flask.Flask("test")
+    for_flask.answer_refusals(app)
+    app.wsgi_app = LimitWsgiRequests(  # type: ignore[method-assign]
+        app.wsgi_app, client, "keys/{key}", key=wsgi_key("x-api-key"), wait=TIMEOUT_S,
+        cost=lambda environ: int(environ["PATH_INFO"] == "/"),
+    )  # fmt: skip
+
+    @app.get("/")
+    def hello() -> str:
+        return "hello"
+
+    @app.get("/exports")
+    @countless.limited("exports", client=client, wait=TIMEOUT_S)
+    def export() -> str:
+        return "rows"
+
+    web = app.test_client()
+    answers = [web.get("/", headers={"x-api-key": "secret"}) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[0].headers["ratelimit"].startswith('"default";r=1;t=')
+    assert answers[2].get_json()["title"] == "quota exceeded"
+    assert web.head("/", headers={"x-api-key": "secret"}).data == b""
+    assert web.get("/").status_code == 200  # another key
+    exports = [web.get("/exports") for _ in range(3)]
+    assert [answer.status_code for answer in exports] == [200, 200, 429]
+    assert int(exports[2].headers["retry-after"]) > 0
+    missing = LimitWsgiRequests(app.wsgi_app, client, "missing/{key}", key=lambda environ: "a", wait=TIMEOUT_S)
+    app.wsgi_app = missing  # type: ignore[method-assign]
+    assert web.get("/").status_code == 503
+    assert "countless budget create 'missing/*' --limit N --per minute" in caplog.text
+
+
+def test_litestar_by_asgi(client: countless.Client) -> None:
+    @get("/")
+    async def hello() -> str:
+        return "hello"
+
+    limit = DefineMiddleware(
+        cast(Any, LimitAsgiRequests), client=client, budget="keys/{key}", key=lambda scope: "litestar"
+    )
+    with LitestarClient(Litestar([hello], middleware=[limit], logging_config=None)) as web:
+        assert [web.get("/").status_code for _ in range(3)] == [200, 200, 429]
+
+
+DJANGO = """
+import asyncio, sys
+import django
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="x", ROOT_URLCONF="__main__", ALLOWED_HOSTS=["*"], USE_TZ=True,
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "rest_framework"],
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware",
+                "django.contrib.auth.middleware.AuthenticationMiddleware",
+                "countless.integrations.django.limit_requests"],
+    COUNTLESS_LIMIT={"budget": "users/{key}", "key": "countless.integrations.django.user_or_address", "wait": 90},
+    REST_FRAMEWORK={"DEFAULT_THROTTLE_CLASSES": ["countless.integrations.rest_framework.ScopedThrottle"],
+                    "DEFAULT_AUTHENTICATION_CLASSES": []},
+)
+django.setup()
+from django.http import HttpResponse
+from django.test import AsyncClient, Client
+from django.urls import path
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from countless.integrations import rest_framework as throttles
+
+throttles.ScopedThrottle.options = {"wait": 90}
+
+class Upload(APIView):
+    throttle_scope = "uploads"
+    def get(self, request):
+        return Response("stored")
+
+class Free(APIView):
+    def get(self, request):
+        return Response("free")
+
+urlpatterns = [path("", lambda request: HttpResponse("hello")), path("uploads", Upload.as_view()),
+               path("free", Free.as_view())]
+
+def show(answers):
+    print([answer.status_code for answer in answers], flush=True)
+    return answers[-1]
+
+def addressed(n): return {"REMOTE_ADDR": f"10.0.0.{n}"}
+
+last = show([Client().get("/", **addressed(1)) for _ in range(3)])
+print(last["Content-Type"], int(last["Retry-After"]) > 0, last["RateLimit"].startswith('"default";r=0;'))
+async def ask(): return [await AsyncClient().get("/", **addressed(2)) for _ in range(3)]
+last = show(asyncio.run(ask()))
+settings.MIDDLEWARE = settings.MIDDLEWARE[:2]
+last = show([Client().get("/uploads", **addressed(3)) for _ in range(3)])
+print(int(last["Retry-After"]) > 0, "throttled" in last.json()["detail"])
+show([Client().get("/free", **addressed(3)) for _ in range(3)])
+Upload.throttle_scope = "none"
+throttles._limit.cache_clear()
+settings.MIDDLEWARE = ["countless.integrations.django.limit_requests"]
+try:
+    Client().get("/")
+except Exception as error:
+    print(type(error).__name__, error)
+for setting in (None, {"budget": "users/{key}"}, {"budget": "all", "limit": 5}):
+    settings.COUNTLESS_LIMIT = setting
+    try:
+        Client().get("/")
+    except Exception as error:
+        print(type(error).__name__, str(error).partition(" is not")[0])
+"""
+
+
+def test_django_by_middleware_and_by_throttle(server: Server) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", DJANGO], env=environment(COUNTLESS_URL=server.url), capture_output=True, text=True,
+        timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "[200, 200, 429]",
+        "application/problem+json True True",
+        "[200, 200, 429]",
+        "[200, 200, 429]",
+        "True True",
+        "[200, 200, 200]",
+        "ImproperlyConfigured user_or_address needs request.user: put limit_requests below AuthenticationMiddleware",
+        "InvalidParameter COUNTLESS_LIMIT = None",
+        "InvalidParameter budget = 'users/{key}'",
+        "InvalidParameter COUNTLESS_LIMIT = {'budget': 'all', 'limit': 5}",
+    ], done.stderr
+
+
+CELERY = """
+import countless
+from celery import Celery
+app = Celery("tasks", broker="memory://", backend="cache+memory://")
+app.conf.worker_hijack_root_logger = False
+
+@app.task
+@countless.limited("tasks", wait=90)
+def call(n):
+    return n
+"""
+
+
+def test_celery_task_is_refused_in_the_worker(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "tasks.py").write_text(CELERY)
+    program = """
+from celery.contrib.testing.worker import start_worker
+import countless, tasks
+with start_worker(tasks.app, perform_ping_check=False, pool="solo"):
+    results = [tasks.call.delay(n) for n in range(3)]
+    print([result.get(timeout=90, propagate=False) for result in results])
+try:
+    countless.limited("tasks")(tasks.call)
+except countless.InvalidParameter as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(COUNTLESS_URL=server.url, PYTHONPATH=_with(tmp_path)),
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+    )  # fmt: skip
+    results, wrong = done.stdout.splitlines()
+    assert results.startswith("[0, 1, "), done.stderr
+    assert "LimitExceeded" in results
+    assert wrong.endswith("put limited below decorators that return another")
+
+
+def _with(directory: Path) -> str:
+    return os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")])
+
+
+GUNICORN = """
+import os, countless
+from countless.wsgi import LimitRequests
+
+def hello(environ, start_response):
+    start_response("200 OK", [("content-type", "text/plain")])
+    return [b"hello"]
+
+app = LimitRequests(hello, countless.connect(), "keys/{key}", key=lambda environ: "gunicorn", wait=90)
+"""
+UWSGI = GUNICORN.replace("gunicorn", "uwsgi")
+
+
+def status(port: int) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", "/")
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def statuses(port: int) -> list[int]:
+    with ThreadPoolExecutor(4) as pool:
+        return sorted(pool.map(status, [port] * 20))
+
+
+def test_workers_of_gunicorn_share_one_limit(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "web.py").write_text(GUNICORN)
+    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0", "web:app"]
+    variables = environment(COUNTLESS_URL=server.url)
+    web = subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True)
+    try:
+        assert web.stderr is not None
+        port = next(int(line.split(":")[-1].split()[0]) for line in web.stderr if "Listening at" in line)
+        assert statuses(port) == [200] * 2 + [429] * 18
+    finally:
+        web.kill()
+        web.communicate(timeout=TIMEOUT_S)
+
+
+def test_workers_of_uwsgi_share_one_limit(server: Server, tmp_path: Path) -> None:
+    web = Uwsgi(tmp_path, server.url, "default", application=UWSGI)
+    try:
+        assert statuses(web.port) == [200] * 2 + [429] * 18
+    finally:
+        web.kill()
+
+
+def test_adapters_import_no_framework_that_is_not_asked_for() -> None:
+    program = (
+        "import sys, countless.wsgi, countless.limiting.limited as _; print({'flask', 'asyncio'} & {*sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert done.stdout == "set()\n"

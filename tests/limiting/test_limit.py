@@ -1,0 +1,91 @@
+"""A limit without a framework: names with fields, waiting for room, and what cannot be a limit."""
+
+from typing import Any
+
+import pytest
+
+from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.rule import BudgetRule
+from countless.errors import InvalidParameter
+from countless.limiting.limit import Limit, Retries
+from support.deciding import Budget, Client, always
+
+EXHAUSTED = Decision(Reason.EXHAUSTED)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pauses(rule: BudgetRule, timeout: float, retry_after: float | None, decision: Decision = EXHAUSTED) -> list[float]:
+    """How long a request pauses that is refused each time."""
+    budget: Any = Budget("all", always(Reason.EXHAUSTED), rule)
+    budget.retry_after = lambda n: retry_after
+    clock = Clock()
+    retries, found = Retries(timeout, clock), []
+    while pause := retries.pause(budget, decision, 1):
+        found.append(pause)
+        clock.now += pause
+    return found
+
+
+def test_waiting_request_tries_again_when_there_may_be_room_and_never_after_its_time() -> None:
+    minute, rolling = BudgetRule(10, per="minute"), BudgetRule(10, rolling=60.0)
+    assert pauses(minute, 50, 20.0) == [20.0, 20.0]
+    assert pauses(minute, 10, 20.0) == []
+    assert pauses(rolling, 20, None) == [6.0, 6.0, 6.0]  # what comes back was admitted by other processes
+    assert pauses(minute, 0, 20.0) == []
+    assert pauses(BudgetRule(10), 50, None) == []
+    assert pauses(minute, 50, 20.0, Decision(Reason.UNREACHABLE)) == []
+
+
+def test_request_waits_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    decisions = iter([Reason.EXHAUSTED, Reason.ALLOWED])
+    client = Client(lambda name: next(decisions), BudgetRule(10, rolling=60.0))
+    slept: list[float] = []
+    monkeypatch.setattr("countless.limiting.limit.sleep", slept.append)
+    limit = Limit(client, "all", wait="period", timeout=10)
+    assert limit.take({}, 1)
+    assert slept == [3.2]
+
+
+async def test_async_request_waits_until_there_is_room() -> None:
+    decisions = iter([Reason.EXHAUSTED, Reason.EXHAUSTED, Reason.ALLOWED])
+    client = Client(lambda name: next(decisions), BudgetRule(10, rolling=60.0))
+    client.budget("all").retry_after = lambda n: 0.0
+    assert await Limit(client, "all", wait="period").atake({}, 1)
+    assert client.made["all"].taken == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"budget": "keys-{key}"}, "budget"),
+        ({"budget": "{key}"}, "budget"),
+        ({"budget": "keys/{}"}, "budget"),
+        ({"budget": "keys/{key!r}"}, "budget"),
+        ({"budget": "keys/{key"}, "budget"),
+        ({"budget": 5}, "budget"),
+        ({"wait": "month"}, "wait"),
+        ({"wait": -1}, "wait"),
+        ({"timeout": -1}, "timeout"),
+    ],
+)
+def test_wrong_option_is_named(arguments: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidParameter) as error:
+        Limit(Client(always(Reason.ALLOWED)), **({"budget": "all"} | arguments))
+    assert error.value.parameter == field
+
+
+def test_rule_of_a_name_with_fields_ends_before_the_first(caplog: pytest.LogCaptureFixture) -> None:
+    from countless.errors import UnknownBudget
+
+    def unknown(name: str) -> Reason:
+        raise UnknownBudget(name, "there is none")
+
+    limit = Limit(Client(unknown), "orgs/{org}/exports", on_unreachable="allow")
+    assert limit.take({"org": "acme"}, 1) is None
+    assert "create the rule: countless budget create 'orgs/*' --limit N --per minute" in caplog.text
