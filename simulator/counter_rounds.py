@@ -27,7 +27,7 @@ class CounterRounds:
     def check(self, servers: Iterable[SiteServer], processes: Iterable[Process]) -> None:
         sites = list(_sites_of(processes))
         for server in servers:
-            for name, counter in server._registry.trackers.items():
+            for name, counter in server._counter_objects.trackers.items():
                 coordinator = counter.coordinator
                 state = coordinator.debug_state()
                 present = {each: entry for each, entry in state.entries.items() if entry.presence is not DEPARTED}

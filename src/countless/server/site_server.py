@@ -22,20 +22,20 @@ from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection, RefusedSites, Turns
 from countless.server.kinds.budgets import Budgets
-from countless.server.kinds.counter_registry import CounterRegistry
+from countless.server.kinds.counter_objects import CounterObjects
 from countless.server.kinds.counters import Counters
 from countless.server.kinds.families import Families
-from countless.server.kinds.family_registry import FamilyRegistry
+from countless.server.kinds.family_objects import FamilyObjects
 from countless.server.kinds.planner import Planner
 from countless.server.kinds.windowed_counter import AnyCounter
 from countless.server.sessions.joining import Joining
 from countless.server.sessions.kind import Handler, Kind
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.members import Members
+from countless.server.sessions.objects import Names
 from countless.server.sessions.readable import Readable
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
-from countless.server.sessions.sweeps import WindowSweeps
 from countless.server.settings import Config, Settings, Spec
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.health import SaveHealth
@@ -71,7 +71,6 @@ class SiteServer:
     ) -> None:
         self.settings = settings
         self.tuning = tuning
-        self.counters: dict[str, AnyCounter] = {}
         memberships = settings.max_memberships, settings.max_share
         self.sessions = SessionTable(
             Shares(settings.max_sites, settings.max_share),
@@ -117,25 +116,23 @@ class SiteServer:
             max_ignored=settings.max_counters_per_site,
             on_rejected=self._count_rejected,
         )
-        retire = self._lifecycle.retire_lost
-        self._registry = CounterRegistry(self.counters, settings, pipeline, wall_clock, self.tuning.rng)
-        self._family_registry = FamilyRegistry(lambda: self.names, settings, pipeline, wall_clock, self.tuning)
+        common = Names(), self.sessions, pipeline, settings, wall_clock, self._lifecycle.retire_lost
+        self._counter_objects = CounterObjects(*common, self.tuning.rng)
+        self.counters: dict[str, AnyCounter] = self._counter_objects.by_name
+        self._family_objects = FamilyObjects(*common, self.tuning)
         self._counters = Counters(
-            registry=self._registry,
-            families=self._family_registry,
+            objects=self._counter_objects,
             sessions=self.sessions,
             members=self._members,
             joining=joining,
             pipeline=pipeline,
-            sweeps=WindowSweeps(self._registry, self.sessions, retire, wall_clock),
             max_per_site=settings.max_counters_per_site,
         )
         self.families = Families(
-            registry=self._family_registry,
+            objects=self._family_objects,
             members=self._members,
             joining=joining,
             pipeline=pipeline,
-            sweeps=WindowSweeps(self._family_registry, self.sessions, retire, wall_clock),
             clock=self._clock,
         )
         self.budgets = Budgets(
@@ -212,7 +209,7 @@ class SiteServer:
     @property
     def label_bytes(self) -> int:
         """Of the token whose labels of families take most."""
-        return self._family_registry.label_shares.bytes.largest
+        return self._family_objects.label_shares.bytes.largest
 
     @property
     def behind_s(self) -> float:
@@ -258,7 +255,7 @@ class SiteServer:
                 before = int(min(self._readings) - self.settings.remember_for)
                 self._pipeline.prune_tombstones(before)
                 self.tombstones.forget(before)
-        yield from self.planner.plan_in_slices(self._registry.trackers.values())
+        yield from self.planner.plan_in_slices(self._counter_objects.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:
         return {"pipeline": self._pipeline.debug_state()}
@@ -383,10 +380,10 @@ class SiteServer:
         return self._counters.overflowed
 
     def counter(self, name: str) -> AnyCounter:
-        return self._registry.get(name)
+        return self._counter_objects.get(name)
 
     def config_of(self, name: str) -> Config:
-        return self._registry.config_of(name)
+        return self._counter_objects.config_of(name)
 
     def spec_of(self, name: str) -> Spec:
         family = self.families.by_name.get(name)
@@ -402,23 +399,23 @@ class SiteServer:
         Empty: there is none.
         """
         family = self.families.by_name.get(name)
-        return self._registry.parts(name) if family is None else [family]
+        return self._counter_objects.parts(name) if family is None else [family]
 
     @property
     def names(self) -> set[str]:
         """Of all counters, series, counters that have labelled series only, and families."""
-        return {*self.by_name, *self._registry.labelled}
+        return {*self.by_name, *self._counter_objects.labelled}
 
     def create(self, name: str, spec: Spec) -> None:
         if isinstance(spec, FamilyRule):
-            self._family_registry.create(name, spec)
+            self._family_objects.create(name, spec)
         else:
             self._counters.create(name, spec)
 
     def configure(self, name: str, spec: Spec) -> None:
         """A family gets windows, or keeps another number of them."""
         if isinstance(spec, FamilyRule):
-            self._family_registry.configure(name, spec)
+            self._family_objects.configure(name, spec)
         else:
             self._counters.configure(name, spec)
 

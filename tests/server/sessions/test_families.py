@@ -22,7 +22,6 @@ from countless.wire.families import (
     FamilyRejected,
     FamilyReport,
     FamilyResend,
-    FamilyReset,
     FamilySteps,
     FamilySync,
     KnownLabels,
@@ -113,22 +112,6 @@ async def test_retired_incarnation_is_told_what_is_known_of_each_label() -> None
         returning = FakeConnection()
         assert await harness.server.on_hello(returning, Hello(VERSION, "web", 1)) is None
         assert returning.received == [KnownLabels("pages", 8, False, (("", 2), ('{p="a"}', 5))), IncarnationRetired(())]
-
-
-async def test_deleted_family_starts_again_from_zero() -> None:
-    store = MemoryStore()
-    async with site_server(store) as harness:
-        web, old = await harness.connect("web"), await harness.connect("old")
-        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 5, (1, 5)))
-        await harness.send(*old, JOIN, FamilyLeave("pages", 0, 1, 1, 0, 0))
-        harness.server.delete("pages")
-        await harness.server.flush()
-        assert isinstance(web[1].received[-1], FamilyReset)
-        assert await harness.send(*web, FamilyReport("pages", 0, 6, (1, 6))) == []  # it was under way
-        assert (harness.server.families.by_name, load_families(store)) == ({}, {})
-        assert store.tombstones(old[0].site_id) == []
-        await harness.send(*web, JOIN, NAMED, FamilyReport("pages", 0, 1, (2, 1)))
-        assert known(harness) == {'{p="b"}': 1}
 
 
 async def test_smallest_epsilon_of_all_sites_is_in_force() -> None:

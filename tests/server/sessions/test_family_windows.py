@@ -23,11 +23,10 @@ from countless.wire.families import (
     FamilyLeaveAck,
     FamilyRejected,
     FamilyReport,
-    FamilyReset,
     FamilySteps,
     KnownLabels,
 )
-from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, KnownCounts, Sync, SyncAck
+from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, KnownCounts
 from support.saved import load_families
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
@@ -159,24 +158,6 @@ async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Cloc
         assert windows(harness) == [(3, 16, "closed"), (4, 18, "closed"), (5, 0, "open")]
 
 
-async def test_window_is_opened_again_by_a_site_that_was_away_also_after_a_restart(clock: Clock) -> None:
-    store = MemoryStore()
-    async with site_server(store, wall_clock=clock) as harness:
-        web, late = await harness.connect("web"), await harness.connect("late")
-        await harness.send(*web, *counted(0, 3), leave(0, 3))
-        clock.show(1)
-        await harness.advance(1)
-        await harness.send(*late, *counted(0, 4, 4))
-        assert windows(harness) == [(0, 11, "incomplete"), (1, 0, "open")]
-    async with site_server(store, wall_clock=clock) as harness:
-        assert family(harness).published_answer.state is State.LEARNING
-        late = await harness.connect("late")
-        await harness.send(*late, join(0)._replace(total=8, reported=8), leave(0, 8))
-        await harness.advance(1)
-        assert windows(harness) == [(0, 11, "closed"), (1, 0, "open")]
-        assert labels(harness, 0) == {"{p=a}": 7, "{p=b}": 4}
-
-
 async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: Clock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
@@ -196,39 +177,6 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         assert returning.received == [known, IncarnationRetired((("pages@hour", FIRST + 1),))]
     async with site_server(store, wall_clock=clock) as harness:
         assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).youngest()] == expected
-
-
-async def test_window_that_the_site_does_not_know_is_lost(clock: Clock) -> None:
-    """The state is an older copy: the site has left the window since then."""
-    async with site_server(wall_clock=clock) as harness:
-        web = await harness.connect("web")
-        await harness.send(*web, *counted(0, 5))
-        harness.server.on_disconnect(*web)
-        web = await harness.connect("web")
-        clock.show(1)
-        received = await harness.send(*web, *counted(1, 2), Sync(1))
-        assert SyncAck(1) in received
-        await harness.advance(1)
-        assert [(each.period - FIRST, each.lost) for each in family(harness).youngest()] == [(0, 1), (1, 1)]
-        assert [*map(type, await harness.send(*web, join(0)))] == [FamilyLeaveAck]
-
-
-async def test_deleted_family_starts_again_from_zero(clock: Clock) -> None:
-    store = MemoryStore()
-    async with site_server(store, wall_clock=clock) as harness:
-        web, old = await harness.connect("web"), await harness.connect("old")
-        await harness.send(*old, *counted(0, 5), leave(0, 5))
-        clock.show(1)
-        await harness.advance(1)
-        await harness.send(*web, *counted(1, 5))
-        harness.server.delete("pages")
-        await harness.server.flush()
-        assert isinstance(web[1].received[-1], FamilyReset)
-        assert (harness.server.families.by_name, load_families(store)) == ({}, {})
-        assert store.tombstones(old[0].site_id) == []
-        assert await harness.send(*web, FamilyReport(name(1), 0, 6, (1, 6))) == []  # it was under way
-        await harness.send(*web, *counted(1, 1))
-        assert family(harness).published.counts == {"{p=a}": 1}
 
 
 async def test_smallest_epsilon_of_all_sites_is_in_force_in_later_windows(clock: Clock) -> None:
@@ -255,7 +203,7 @@ async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
         await harness.send(*web, join(0), FamilyJoin("plain", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0))
         assert "count it with per='hour'" in await rejected(join(0)._replace(family="pages"))
         assert "has no windows" in await rejected(join(0)._replace(family=f"plain@hour:{FIRST}"))
-        assert "delete it" in await rejected(join(0)._replace(family="pages@day:5"))
+        assert "delete the family" in await rejected(join(0)._replace(family="pages@day:5"))
         assert "as this window is called" in await rejected(join(0)._replace(family=f"pages@hour,UTC,0:{FIRST}"))
         assert "is a counter with labels" in await rejected(join(1)._replace(kind=VALUES, accuracy=0.1))
         assert "is a family" in await rejected(Join(name(0), 0, 1))

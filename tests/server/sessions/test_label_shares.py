@@ -12,6 +12,7 @@ from countless.core.family.site import LABEL_CAP
 from countless.core.messages import SiteId
 from countless.core.periods.window import WindowRule
 from countless.errors import LimitReached, ProtocolError
+from countless.server.kinds.family import TrackedFamily
 from countless.server.kinds.label_shares import MEMBER_BYTES, LabelShares, LabelUse, label_bytes
 from countless.server.kinds.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
@@ -62,12 +63,15 @@ def caps(items: list[Any]) -> list[int]:
 
 
 def shares(harness: SiteServerHarness) -> LabelShares:
-    return harness.server._family_registry.label_shares
+    return harness.server._family_objects.label_shares
 
 
 def recount(harness: SiteServerHarness) -> dict[LabelUse, int]:
     parts: dict[LabelUse, int] = {}
-    for tracker in harness.server._family_registry.trackers.values():
+    objects = harness.server._family_objects
+    kept = [family for windows in objects.windowed.values() for family in windows.saved]
+    plain = [family for family in objects.by_name.values() if isinstance(family, TrackedFamily)]
+    for tracker in (*plain, *kept):
         parts[LabelUse(tracker.key)] = label_bytes(tracker.coordinator.known)
         for site_id, member in tracker.coordinator.members():
             parts[LabelUse(tracker.key, site_id)] = MEMBER_BYTES + label_bytes(member.counts)

@@ -56,21 +56,6 @@ async def test_site_that_owes_a_snapshot_or_is_disconnected_times_out_sooner_tha
         assert harness.server.counter("hits").published_answer.silent == ("b", "c")
 
 
-async def test_unreachable_session_is_retired_when_a_new_incarnation_connects() -> None:
-    async with site_server(silent_after=10.0) as harness:
-        first, connection = await harness.connect("a", 1)
-        await harness.send(first, connection, Join("hits", 0, 30))
-        harness.server.on_disconnect(first, connection)
-        await harness.advance(11)
-        second, connection = await harness.connect("a", 2)
-        await harness.send(second, connection, Join("hits", 0, 7))
-        answer = harness.server.counter("hits").published_answer
-        assert (answer.estimate, answer.sites, answer.silent) == (37, 1, ())
-        connection = FakeConnection()
-        assert await harness.server.on_hello(connection, Hello(VERSION, "a", 1)) is None
-        assert connection.received == [IncarnationRetired((("hits", 30),))]
-
-
 @pytest.mark.slow
 async def test_process_with_thousands_of_counters_is_told_all_its_counts_in_frames_that_it_accepts() -> None:
     names = [f"requests of the customer with the number {number}" for number in range(6_000)]

@@ -2,25 +2,11 @@
 
 import pytest
 
-from countless.core.messages import Report, SiteId, Snapshot, StartRound
+from countless.core.messages import Snapshot, StartRound
 from countless.errors import InvalidParameter
 from countless.server.settings import Config
-from countless.wire.frames import Join, Rejoin
-from support.saved import load_counters
+from countless.wire.frames import Join
 from support.site_server import site_server
-
-
-async def test_sites_of_a_deleted_counter_rejoin_with_a_count_of_zero() -> None:
-    async with site_server() as harness:
-        session, connection = await harness.connect("a")
-        await harness.send(session, connection, Join("hits", 0, 20))
-        harness.server.delete("hits")
-        harness.server.on_frame(session, connection, [Report("hits", 0, 60, 9)], 10)  # was under way
-        await harness.server.flush()
-        assert Rejoin("hits") in connection.received
-        await harness.send(session, connection, Join("hits", 0, 2))
-        assert harness.server.counter("hits").published_answer.estimate == 2
-        assert load_counters(harness.store)["hits"][1].known == ((SiteId("a", 1), 2),)
 
 
 async def test_alpha_may_grow_but_not_shrink() -> None:

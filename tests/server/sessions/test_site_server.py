@@ -8,15 +8,11 @@ from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import StateStore
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import (
-    VERSION,
     CounterRejected,
-    Hello,
-    IncarnationRetired,
     Join,
     Leave,
-    LeaveAck,
 )
-from support.site_server import FakeConnection, site_server
+from support.site_server import site_server
 
 
 @pytest.mark.parametrize("store", [MemoryStore(), SqliteStore(None)], ids=["memory", "sqlite"])
@@ -41,20 +37,6 @@ async def test_restart_requests_snapshots_and_the_total_does_not_fall(store: Sta
         assert (counter.recovering, answer.estimate, counter.coordinator.known_total) == (False, 46, 46)
 
 
-async def test_repeated_leave_is_acknowledged_again_and_after_a_restart_its_count_is_told() -> None:
-    store = MemoryStore()
-    async with site_server(store) as harness:
-        session, connection = await harness.connect("a")
-        await harness.send(session, connection, Join("hits", 0, 5), Join("misses", 0, 1))
-        assert LeaveAck("hits") in await harness.send(session, connection, Leave("hits", 0, 8))
-        assert await harness.send(session, connection, Leave("hits", 0, 8)) == [LeaveAck("hits")]
-    async with site_server(store) as harness:
-        connection = FakeConnection()
-        assert await harness.server.on_hello(connection, Hello(VERSION, "a", 1)) is None
-        assert connection.received == [IncarnationRetired((("hits", 8), ("misses", 1)))]
-        assert harness.server.counter("hits").coordinator.known_total == 8
-
-
 async def test_site_of_a_coordinator_that_lost_its_state_keeps_its_count_and_is_sent_a_higher_round() -> None:
     async with site_server() as harness:
         session, connection = await harness.connect("a")
@@ -63,17 +45,6 @@ async def test_site_of_a_coordinator_that_lost_its_state_keeps_its_count_and_is_
         assert [item.round for item in received if isinstance(item, StartRound)] == [7]
         await harness.send(session, connection, Snapshot("hits", 7, 20))
         assert harness.server.counter("hits").published_answer.estimate == 20
-
-
-async def test_frames_on_a_replaced_connection_are_ignored() -> None:
-    async with site_server() as harness:
-        session, old = await harness.connect("a")
-        await harness.send(session, old, Join("hits", 0, 5))
-        session, new = await harness.connect("a")
-        assert old.close_reason == "replaced by another connection of the same incarnation; was its state_dir copied?"
-        harness.server.on_frame(session, old, [Report("hits", 0, 99, 9)], 10)
-        harness.server.on_disconnect(session, old)
-        assert (harness.server.counter("hits").coordinator.known_total, session.connection) == (5, new)
 
 
 async def test_counters_beyond_the_limits_are_rejected_and_their_messages_ignored() -> None:

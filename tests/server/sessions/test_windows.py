@@ -21,12 +21,10 @@ from countless.wire.frames import (
     Join,
     Leave,
     LeaveAck,
-    Rejoin,
     Sync,
     SyncAck,
 )
 from countless.wire.keys import COUNTER
-from support.saved import load_counters, load_windows
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 
@@ -83,21 +81,6 @@ async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock
         start = int(FIRST * HOUR)
         assert counter(harness).youngest()[0] == Window(FIRST, start, start + 3600, 5, 5, 5, WindowState.CLOSED)
         assert counter(harness).published_answer.estimate == counter(harness).known_total == 6
-
-
-async def test_window_is_opened_again_by_a_site_that_was_away(clock: Clock) -> None:
-    async with site_server(wall_clock=clock) as harness:
-        session, connection = await harness.connect("web")
-        await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 4))
-        clock.show(2)
-        await harness.advance(1)
-        assert windows(harness) == [(0, 4, "closed"), (2, 0, "open")]
-        late, other = await harness.connect("app")
-        await harness.send(late, other, Join(name(0), 0, 7))
-        assert windows(harness) == [(0, 11, "incomplete"), (2, 0, "open")]
-        await harness.send(late, other, Leave(name(0), 0, 8))
-        await harness.advance(1)
-        assert windows(harness) == [(0, 12, "closed"), (2, 0, "open")]
 
 
 async def test_closed_window_is_incomplete_while_an_earlier_one_is_open(clock: Clock) -> None:
@@ -346,22 +329,6 @@ async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_seri
         assert await harness.send(session, connection, Join(name(0, series[2]), 0, 3)) == [LeaveAck(name(0, series[2]))]
         await harness.send(session, connection, *(Leave(name(1, each), 0, 3) for each in series))
         assert windows(harness, overflow) == [(0, 12, "closed"), (1, 6, "open")]
-
-
-async def test_deleted_counter_with_windows_leaves_nothing_behind(clock: Clock) -> None:
-    store = MemoryStore()
-    async with site_server(store, wall_clock=clock) as harness:
-        session, connection = await harness.connect("web")
-        await harness.send(session, connection, Join(name(0), 0, 3), Join(name(1), 0, 3), Leave(name(0), 0, 3))
-        clock.show(1)
-        await harness.advance(1)
-        connection.received.clear()
-        harness.server.delete("requests")
-        await harness.server.flush()
-        assert connection.received == [Rejoin(name(1))]
-        assert (load_counters(store), load_windows(store), store.tombstones(session.site_id)) == ({}, [], [])
-        await harness.send(session, connection, Join(name(1), 0, 2))
-        assert windows(harness) == [(1, 2, "open")]
 
 
 async def test_windows_that_were_left_do_not_use_up_the_limits(clock: Clock) -> None:

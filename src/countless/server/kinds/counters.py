@@ -10,14 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from countless.core.messages import DownMessage, Outbox, Report, SiteId, Snapshot, StartRound
 from countless.server.connection import Connection
 from countless.server.kinds.counter import TrackedCounter
-from countless.server.kinds.counter_registry import CounterRegistry
-from countless.server.kinds.family_registry import FamilyRegistry
+from countless.server.kinds.counter_objects import CounterObjects
 from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.sessions.joining import Answers, Joining
 from countless.server.sessions.kind import Kind
 from countless.server.sessions.members import Members, id_in, watermark
 from countless.server.sessions.session_table import Session, SessionTable
-from countless.server.sessions.sweeps import WindowSweeps
 from countless.server.settings import Config
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows, Tombstone, What
@@ -32,13 +30,11 @@ class Counters(Kind):
 
     def __init__(
         self,
-        registry: CounterRegistry,
-        families: FamilyRegistry,
+        objects: CounterObjects,
         sessions: SessionTable,
         members: Members,
         joining: Joining,
         pipeline: CommitPipeline,
-        sweeps: WindowSweeps[WindowedCounter],
         max_per_site: int,
     ) -> None:
         self.overflowed: Tally[str] = Tally()
@@ -48,14 +44,12 @@ class Counters(Kind):
             Join: self._on_join,
             Leave: self._on_leave,
         }
-        self._registry = registry
-        self._trackers: Mapping[str, TrackedCounter] = registry.trackers
-        self._families = families
+        self._objects = objects
+        self._trackers: Mapping[str, TrackedCounter] = objects.trackers
         self._sessions = sessions
         self._members = members
         self._joining = joining
         self._pipeline = pipeline
-        self._sweeps = sweeps
         self._answers = Answers(LeaveAck, CounterRejected, max_per_site, "max_counters_per_site")
 
     # What sites send
@@ -91,8 +85,7 @@ class Counters(Kind):
             tracked.traffic.add_up(size)
 
     def _tracker_for(self, session: Session, key: Key) -> TrackedCounter:
-        self._families.require_no_family(key)
-        tracked = self._registry.tracker_for(key, session.peer)
+        tracked = self._objects.tracker_for(key, session.peer)
         if tracked.key != key and key.windows not in session.windows_left:
             self.overflowed[key.root] += 1
         return tracked
@@ -140,7 +133,7 @@ class Counters(Kind):
     # Sessions that begin and end
 
     def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, TrackedCounter]]:
-        self._registry.load(saved)
+        self._objects.load(saved)
         for tracked in self._trackers.values():
             for site_id, _ in tracked.coordinator.saved_state.known:
                 key = tracked.key.of_part(site_id.part) if site_id.part else tracked.key
@@ -156,31 +149,30 @@ class Counters(Kind):
         return coordinator.give_up(site_id), [Tombstone(session.site_id, key, What.COUNT, count)]
 
     def tick(self) -> Iterator[None]:
-        return self._sweeps.run_in_slices()
+        return self._objects.sweep_in_slices()
 
     # Operators
 
     def create(self, name: str, config: Config) -> AnyCounter:
-        self._families.require_no_family(Key(COUNTER, name))
-        return self._registry.create(name, config)
+        return self._objects.create(name, config)
 
     def configure(self, name: str, config: Config) -> AnyCounter:
         """Change the config of a counter, and of its labelled series. Its sites keep their counts and get the new rules
         in a new round; with windows, in the next window that is opened.
         """
-        for counter in self._registry.configure(name, config):
+        for counter in self._objects.configure(name, config):
             self._members.dispatch(counter, counter.coordinator.recover())
             for session in self._sessions:
                 for key in self._members.keys_in(session, counter) if session.unreachable else ():
                     site_id = id_in(session, key, counter)
                     self._members.dispatch(counter, counter.coordinator.mark_unreachable(site_id))
-        return self._registry.get(name)
+        return self._objects.get(name)
 
     def delete(self, name: str) -> None:
         """Delete a counter with its labelled series. Connected sites join it again, or its present window, with a count
         of zero.
         """
-        for part in self._registry.parts(name) or [self._registry.get(name)]:
+        for part in self._objects.parts(name) or [self._objects.get(name)]:
             trackers = [*part.open.values()] if isinstance(part, WindowedCounter) else [part]
             self._members.begin_again(trackers, [part.key, Key(COUNTER, part.name)], lambda key: Rejoin(str(key)))
-            self._registry.remove(part.name)
+            self._objects.remove(part.name)

@@ -18,7 +18,7 @@ from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection
 from countless.server.kinds.family import TrackedFamily
-from countless.server.kinds.family_registry import FamilyRegistry
+from countless.server.kinds.family_objects import FamilyObjects
 from countless.server.kinds.label_shares import MEMBER_BYTES, LabelUse, label_bytes, newest
 from countless.server.kinds.session_labels import SessionLabels
 from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
@@ -26,7 +26,6 @@ from countless.server.sessions.joining import Answers, Joining
 from countless.server.sessions.kind import Kind
 from countless.server.sessions.members import Members, watermark
 from countless.server.sessions.session_table import Session
-from countless.server.sessions.sweeps import WindowSweeps
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows, Tombstone, What
 from countless.wire.families import (
@@ -58,38 +57,36 @@ class Families(Kind):
 
     def __init__(
         self,
-        registry: FamilyRegistry,
+        objects: FamilyObjects,
         members: Members,
         joining: Joining,
         pipeline: CommitPipeline,
-        sweeps: WindowSweeps[WindowedFamily],
         clock: Callable[[], float],
     ) -> None:
         items = FamilyJoin, FamilyLabels, FamilyReport, FamilySync, FamilyLeave
         self.handlers = dict.fromkeys(items, self.on_item)
-        self._registry = registry
+        self._objects = objects
         self._members = members
         self._joining = joining
         self._pipeline = pipeline
-        self._sweeps = sweeps
-        self._shares = registry.label_shares
+        self._shares = objects.label_shares
         self._named = SessionLabels(self._shares, pipeline, clock)
         self._answers = Answers(FamilyLeaveAck, FamilyRejected, MAX_FAMILIES_PER_SITE, str(MAX_FAMILIES_PER_SITE))
 
     @property
     def by_name(self) -> dict[str, AnyFamily]:
-        return self._registry.by_name
+        return self._objects.by_name
 
     def get(self, name: str) -> AnyFamily:
-        return self._registry.get(name)
+        return self._objects.get(name)
 
     def tick(self) -> Iterator[None]:
-        return self._sweeps.run_in_slices()
+        return self._objects.sweep_in_slices()
 
     # What sites send
 
     def on_item(self, session: Session, connection: Connection, item: FamilyUpItem, size: float) -> None:
-        found = self._registry.trackers.get(item.family)
+        found = self._objects.trackers.get(item.family)
         key = key_of(FAMILY, item.family) if found is None else found.key
         if isinstance(item, FamilyJoin):
             return self._on_join(session, connection, key, item, size)
@@ -101,7 +98,7 @@ class Families(Kind):
         labels = self._named.of(session, key)
         if labels is None:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined family {item.family!r}")
-        family = self._registry.trackers[item.family]
+        family = self._objects.trackers[item.family]
         if isinstance(item, FamilyLabels):
             return self._named.add(session, connection, key, item, family.rule)
         family.traffic.add_up(size)
@@ -135,7 +132,7 @@ class Families(Kind):
             rule = FamilyRule(join.kind, join.epsilon, join.accuracy)
             if key not in session.members:
                 self._shares.require_room_to_join(session.peer, name)
-            family = self._registry.tracker_for(key, rule, session.peer)
+            family = self._objects.tracker_for(key, rule, session.peer)
             named = self._named.of(session, key) is not None
             if named and (join.epsilon < family.rule.epsilon or family.coordinator.is_foreign(sync)):
                 # All members would be told, for each join of a single site.
@@ -146,10 +143,10 @@ class Families(Kind):
         if family is None:
             return
         family.traffic.add_up(size)
-        windows = self._registry.windowed.get(key.name)
+        windows = self._objects.windowed.get(key.name)
         if windows is not None and join.epsilon < windows.rule.epsilon:
             windows.reconfigure(replace(windows.rule, epsilon=join.epsilon))
-            windows.dropped_windows.mark()
+            windows.mark()
         if join.epsilon < family.rule.epsilon:
             family.rule = replace(family.rule, epsilon=join.epsilon)
             self._members.dispatch(family, family.coordinator.set_rule(family.rule.steps))
@@ -194,17 +191,17 @@ class Families(Kind):
 
     def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, TrackedFamily]]:
         """The answers are `learning` until every member has joined again, or timed out."""
-        self._registry.load(saved)
-        for family in self._registry.trackers.values():
+        self._objects.load(saved)
+        for family in self._objects.trackers.values():
             for site_id in family.coordinator.site_ids:
                 yield site_id, family.key, family
 
     def recover(self) -> None:
-        for family in self._registry.trackers.values():
+        for family in self._objects.trackers.values():
             self._members.expect(family, family.coordinator.site_ids)
 
     def lose(self, session: Session, key: Key, site_id: SiteId, lost: bool) -> tuple[Outbox, list[Tombstone]]:
-        family = self._registry.trackers[str(key)]
+        family = self._objects.trackers[str(key)]
         member = family.coordinator.saved_member(site_id)
         outbox = family.coordinator.give_up(site_id, lost)
         self._departed(family, site_id)
@@ -241,7 +238,7 @@ class Families(Kind):
         windows = [*family.kept.values()] if isinstance(family, WindowedFamily) else [family]
         keys = [Key(FAMILY, name), family.key, *(each.key for each in windows)]
         self._members.begin_again(windows, keys, lambda key: FamilyReset(str(key)))
-        self._registry.remove(name)
+        self._objects.remove(name)
 
 
 def _count_tombstones(site_id: SiteId, key: Key, member: SavedMember) -> list[Tombstone]:

@@ -34,7 +34,7 @@ class WindowFields(NamedTuple):
 
 
 class WindowedCounter(Periodic[TrackedCounter]):
-    """`CounterRegistry` opens, closes and drops windows.
+    """`CounterObjects` opens, closes and drops windows.
 
     It has `config` and `state`, like a `TrackedCounter`. A window has a row of its own, and while it is open also
     the rows of a counter:
@@ -190,6 +190,8 @@ class WindowedCounter(Periodic[TrackedCounter]):
             self.closed = self.closed.without(period)
         self.open[period] = tracker
         self.sweep_at = min(self.sweep_at, self.calendar.bounds(period)[1])
+        tracker.mark_config()
+        self.mark([period])
         return tracker
 
     def _tracker(

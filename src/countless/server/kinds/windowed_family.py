@@ -10,7 +10,7 @@ What is counted over all windows is the sum of the closed ones and of those that
 window, and of the open ones.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -45,7 +45,7 @@ class _Published(NamedTuple):
 
 
 class WindowedFamily(FamilyReader, Periodic[TrackedFamily]):
-    """`FamilyRegistry` opens, closes and drops windows. Each is saved like a family."""
+    """`FamilyObjects` opens, closes and drops windows. Each is saved like a family."""
 
     def __init__(
         self,
@@ -170,9 +170,9 @@ class WindowedFamily(FamilyReader, Periodic[TrackedFamily]):
     # Windows
 
     @property
-    def trackers(self) -> Mapping[str, TrackedFamily]:
-        """All families that are saved, by their names."""
-        return {each.name: each for each in (self.dropped_windows, *self.kept.values())}
+    def saved(self) -> list[TrackedFamily]:
+        """All families that are."""
+        return [self.dropped_windows, *self.kept.values()]
 
     def reconfigure(self, rule: FamilyRule) -> None:
         """With the same calendar. Windows that are open keep the rule that they have."""
@@ -193,6 +193,7 @@ class WindowedFamily(FamilyReader, Periodic[TrackedFamily]):
             self._settle()
         self.open[period] = window
         self.sweep_at = min(self.sweep_at, self.calendar.bounds(period)[1])
+        window.mark()
         return window
 
     def _window(
@@ -243,6 +244,12 @@ class WindowedFamily(FamilyReader, Periodic[TrackedFamily]):
         self.kept[oldest].mark()
 
     # Publishing
+
+    def mark(self, windows: Iterable[int] = ()) -> None:
+        """Its fields have changed, and these windows of it."""
+        self.dropped_windows.mark()
+        for period in windows:
+            self.kept[period].mark()
 
     def take(self, rows: Rows) -> Publish:
         """Its rows are those of `dropped_windows`."""

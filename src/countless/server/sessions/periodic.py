@@ -31,7 +31,6 @@ from countless.server.storage.health import SaveHealth
 from countless.wire.keys import Key, parse_calendar
 
 MAX_AHEAD = 8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open any number of them
-MAX_OPEN_PER_COUNTER = 4  # windows that are open, by max_counters: usually two of each, far more after an outage
 
 
 class HasSites(Protocol):
@@ -79,7 +78,7 @@ class Periodic(Watched, Generic[Tracker]):
         self.losses = LostSites()
         self.first = first  # the first period that is kept
         self.before = before  # the total of earlier ones
-        self.sweep_at = -inf  # by our clock: when `WindowSweeps` has to look at it
+        self.sweep_at = -inf  # by our clock: when `Objects` has to look at it
         self._wall_clock = wall_clock
 
     @property
@@ -212,6 +211,10 @@ class Periodic(Watched, Generic[Tracker]):
     def members_before_first(self) -> set[SiteId]:
         """Sites that are members of windows that are not kept any more."""
         return {site_id for period in self.open if period < self.first for site_id in self._members_of(period)}
+
+    @abstractmethod
+    def open_window(self, period: int) -> Tracker:
+        """One that is not open. It is marked for the next save."""
 
     def close_window(self, period: int) -> Tracker:
         """Its tracker, which is not needed any more."""

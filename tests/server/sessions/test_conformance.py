@@ -1,0 +1,209 @@
+"""What holds for every kind that is counted, without windows and in one of them: a kind that is new joins ALL_ITEMS."""
+
+from typing import Any
+
+import pytest
+
+from countless.server.storage.memory_store import MemoryStore
+from countless.wire.frames import VERSION, Hello, Sync, SyncAck
+from support.kinds_of_items import ALL_ITEMS, Items
+from support.site_server import FakeConnection, SiteServerHarness, site_server
+
+HOUR = 3600.0
+FIRST = 490_000  # a window
+
+
+class Clock:
+    seconds = FIRST * HOUR + 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def show(self, window: int) -> None:
+        self.seconds = (FIRST + window) * HOUR + 100.0
+
+
+def window(number: int, name: str = "requests") -> str:
+    return f"{name}@hour:{FIRST + number}"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=ALL_ITEMS, ids=lambda items: str(items.kind))
+def items(request: pytest.FixtureRequest) -> Items:
+    found: Items = request.param
+    return found
+
+
+@pytest.fixture(params=["requests", window(0)], ids=["whole", "window"])
+def text(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def total(harness: SiteServerHarness, items: Items, name: str = "requests") -> int:
+    return int(items.found(harness, name).known_total)
+
+
+def types(received: list[Any]) -> list[type]:
+    return [type(item) for item in received]
+
+
+async def told(harness: SiteServerHarness, items: Items, incarnation: int = 1) -> dict[str, int]:
+    """What the site `web` is told, whose incarnation is retired."""
+    connection = FakeConnection()
+    assert await harness.server.on_hello(connection, Hello(VERSION, "web", incarnation)) is None
+    return items.told(connection.received)
+
+
+async def test_report_that_is_repeated_or_overtaken_is_counted_once(items: Items, text: str, clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(text), *items.report(text, 8))
+        await harness.send(*web, *items.report(text, 5), *items.report(text, 8))
+        assert total(harness, items) == 8
+
+
+async def test_what_was_lost_with_a_connection_is_counted_after_the_next_join(
+    items: Items, text: str, clock: Clock
+) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(text), *items.report(text, 5))
+        harness.server.on_disconnect(*web)
+        web = await harness.connect("web")
+        round = items.found(harness, "requests").coordinator.round
+        await harness.send(*web, *items.join(text, 5), *items.report(text, 9, round))
+        assert total(harness, items) == 9
+
+
+async def test_frames_of_a_replaced_connection_are_ignored(items: Items, text: str, clock: Clock) -> None:
+    async with site_server(wall_clock=clock) as harness:
+        session, old = await harness.connect("web")
+        await harness.send(session, old, *items.join(text), *items.report(text, 5))
+        session, new = await harness.connect("web")
+        assert old.close_reason == "replaced by another connection of the same incarnation; was its state_dir copied?"
+        harness.server.on_frame(session, old, items.report(text, 99), 10)
+        harness.server.on_disconnect(session, old)
+        assert (total(harness, items), session.connection) == (5, new)
+
+
+async def test_leave_is_acknowledged_again_and_a_join_after_it_counts_nothing(
+    items: Items, text: str, clock: Clock
+) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(text), *items.report(text, 8))
+        for sent in (items.leave(text, 8), items.leave(text, 8), items.join(text, 8), items.leave(text, 8)):
+            assert types(await harness.send(*web, *sent)) == [items.left]
+        assert (total(harness, items), web[0].members) == (8, {})
+    async with site_server(store, wall_clock=clock) as harness:
+        assert total(harness, items) == 8
+
+
+async def test_counts_survive_a_restart_and_go_on(items: Items, text: str, clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        await harness.send(*await harness.connect("web"), *items.join(text), *items.report(text, 5))
+    async with site_server(store, wall_clock=clock) as harness:
+        assert total(harness, items) == 5 <= items.found(harness, "requests").published_answer.estimate
+        assert [str(key) for session in harness.server.sessions for key in session.members] == [text]
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(text, 7), *items.report(text, 7))
+        assert total(harness, items) == 7
+
+
+async def test_site_says_what_an_older_copy_does_not_know(items: Items, text: str, clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(text), *items.report(text, 5))
+        copy = MemoryStore()
+        for second, part in store.snapshot().items():
+            copy.save_at(part, second)
+        await harness.send(*web, *items.report(text, 9))
+    async with site_server(copy, wall_clock=clock) as harness:
+        assert total(harness, items) == 5
+        await harness.send(*await harness.connect("web"), *items.join(text, 9), *items.report(text, 9))
+        assert total(harness, items) == 9
+
+
+async def test_retired_incarnation_is_told_what_is_known_of_it(items: Items, text: str, clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock, silent_after=1.0) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(text), *items.report(text, 5))
+        harness.server.on_disconnect(*web)
+        await harness.advance(2.0)
+        assert items.found(harness, "requests").published_answer.silent == ("web",)
+        second = await harness.connect("web", 2)
+        await harness.send(*second, *items.join(text), *items.report(text, 3))
+        assert (total(harness, items), items.found(harness, "requests").published_answer.silent) == (8, ())
+        assert await told(harness, items) == {text: 5}
+    async with site_server(store, wall_clock=clock) as harness:
+        assert (total(harness, items), await told(harness, items)) == (8, {text: 5})
+
+
+async def test_what_is_deleted_begins_again_from_zero(items: Items, text: str, clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web, old = await harness.connect("web"), await harness.connect("old")
+        await harness.send(*web, *items.join(text), *items.report(text, 5))
+        await harness.send(*old, *items.join(text), *items.report(text, 2), *items.leave(text, 2))
+        web[1].received.clear()
+        harness.server.delete("requests")
+        await harness.server.flush()
+        assert types(web[1].received) == [items.reset]
+        assert [*store.load(items.kind), *store.tombstones(old[0].site_id)] == []
+        assert await harness.send(*web, *items.report(text, 6)) == []  # it was under way
+        for site in (web, old):
+            await harness.send(*site, *items.join(text), *items.report(text, 1))
+        assert total(harness, items) == 2
+
+
+async def test_join_beyond_a_limit_is_rejected_once_until_there_is_room(items: Items, text: str, clock: Clock) -> None:
+    async with site_server(wall_clock=clock, max_counters=1) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join("other"))
+        received = await harness.send(*web, *items.join(text), *items.report(text, 5))
+        assert types(received) == [items.rejected]
+        assert await harness.send(*web, *items.report(text, 6)) == []
+        harness.server.delete("other")
+        await harness.send(*web, *items.join(text), *items.report(text, 6))
+        assert total(harness, items) == 6
+
+
+async def test_window_closes_when_all_have_left_it_and_opens_again_for_a_late_site(items: Items, clock: Clock) -> None:
+    store = MemoryStore()
+    async with site_server(store, wall_clock=clock) as harness:
+        web, late = await harness.connect("web"), await harness.connect("late")
+        await harness.send(*web, *items.join(window(0)), *items.report(window(0), 5), *items.join(window(1)))
+        clock.show(1)
+        await harness.send(*web, *items.leave(window(0), 5), *items.report(window(1), 2))
+        await harness.advance(1)
+        found = items.found(harness, "requests")
+        assert (dict(found.closed.youngest(9)), list(found.open)) == ({FIRST: 5}, [FIRST + 1])
+        await harness.send(*late, *items.join(window(0)), *items.report(window(0), 4))
+        assert (len(found.closed), sorted(found.open), found.known_total) == (0, [FIRST, FIRST + 1], 11)
+    async with site_server(store, wall_clock=clock) as harness:
+        late = await harness.connect("late")
+        await harness.send(*late, *items.join(window(0), 4), *items.leave(window(0), 4))
+        await harness.advance(1)
+        found = items.found(harness, "requests")
+        assert (dict(found.closed.youngest(9)), found.known_total) == ({FIRST: 9}, 11)
+
+
+async def test_window_that_the_site_does_not_know_is_lost(items: Items, clock: Clock) -> None:
+    """The state is an older copy: the site has left the window since then."""
+    async with site_server(wall_clock=clock) as harness:
+        web = await harness.connect("web")
+        await harness.send(*web, *items.join(window(0)), *items.report(window(0), 5))
+        harness.server.on_disconnect(*web)
+        web = await harness.connect("web")
+        clock.show(1)
+        assert SyncAck(1) in await harness.send(*web, *items.join(window(1)), *items.report(window(1), 2), Sync(1))
+        assert list(items.found(harness, "requests").losses.at([FIRST, FIRST + 1])) == [1, 1]
+        assert types(await harness.send(*web, *items.join(window(0), 5)))[:1] == [items.left]
