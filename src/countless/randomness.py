@@ -106,7 +106,7 @@ class SeededRandom:
         return (self.word() >> 11) * _UNIT
 
     def geometric(self, step: int) -> int:
-        return geometric_from_uniform(self.random(), step)
+        return geometric_from_uniform((self.word() >> 11) * _UNIT, step)
 
     def shuffled(self, items: Iterable[int]) -> list[int]:
         order = list(items)

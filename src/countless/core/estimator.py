@@ -61,10 +61,6 @@ class Estimator(ABC):
         """While the count of this site is below this, its trigger reports its next event."""
         return self.exact_below
 
-    def knows_exactly(self, entry: Entry) -> bool:
-        """True if the known count of a site is its count: then it reports its next event."""
-        return entry.known_exactly(self.exact_below_of(entry))
-
     def stays_exact(self, slot: int) -> bool:
         """True if the site in this slot needs no trigger of this round while the one in force reports every event."""
         return False

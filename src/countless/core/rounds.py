@@ -121,8 +121,8 @@ class Rounds:
         if total is None:
             total = max(self._ledger.known_total, self._least_total)
         counts = [entry.reported for entry in present]
-        knows_exactly = self.setup.estimator.knows_exactly
-        inexact = sum(not knows_exactly(entry) for entry in present)
+        exact_below_of = self.setup.estimator.exact_below_of
+        inexact = sum(not entry.known_exactly(exact_below_of(entry)) for entry in present)
         joined = self.joined if self.number or self._asked_at else 0  # at first all sites join
         efolds = log(max(1, total) / max(1, self._asked_at))
         return RoundContext(
@@ -179,7 +179,7 @@ class Rounds:
         self._ledger.fold_departed()
         outbox: Outbox = []
         for slot, entry in enumerate(self._ledger.values()):
-            if last.knows_exactly(entry):
+            if entry.known_exactly(last.exact_below_of(entry)):
                 # It is sent nothing: its present trigger reports its next event, and the new one is sent then.
                 if entry.trigger_sent:
                     entry.exact_below = last.exact_below_of(entry)
@@ -236,11 +236,13 @@ class Rounds:
             entry.reported = count
         if self.awaited:
             return []
-        effect = self.setup.estimator.on_report(entry, before, new_crossings)
-        if effect is None:
-            self._publish()
-            return []
-        return self._apply(entry, effect)
+        estimator = self.setup.estimator
+        effect = estimator.on_report(entry, before, new_crossings)
+        if effect is not None:
+            return self._apply(entry, effect)
+        if estimator.estimate > self.published:  # as `_publish`: the site is present
+            self.published = estimator.estimate
+        return []
 
     def on_snapshot(self, entry: Entry, count: int) -> Outbox:
         entry.joined = True

@@ -202,9 +202,10 @@ class OffsetMultiple:
         return TriggerState(self.floor(count) + self.step, count)
 
     def advance(self, count: int, state: TriggerState, rng: RandomSource) -> int:
-        last = self.floor(count)
-        crossings = (last - state.next_at) // self.step + 1
-        state.next_at, state.last = last + self.step, last
+        step = self.step
+        last = count - (count - self.offset) % step
+        crossings = (last - state.next_at) // step + 1
+        state.next_at, state.last = last + step, last
         return crossings
 
 
