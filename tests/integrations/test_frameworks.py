@@ -13,9 +13,6 @@ import flask
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.testclient import TestClient
-from litestar import Litestar, get
-from litestar.middleware import DefineMiddleware
-from litestar.testing import TestClient as LitestarClient
 
 import countless
 from countless.asgi import LimitRequests as LimitAsgiRequests
@@ -136,6 +133,10 @@ def test_flask_by_wsgi_and_by_decorator(client: countless.Client, caplog: pytest
 
 
 def test_litestar_by_asgi(client: countless.Client) -> None:
+    from litestar import Litestar, get  # every worker that collects this file would wait for them
+    from litestar.middleware import DefineMiddleware
+    from litestar.testing import TestClient as LitestarClient
+
     @get("/")
     async def hello() -> str:
         return "hello"
