@@ -12,11 +12,11 @@ from countless.client.transport.base import ConnectionLost
 from countless.core.budget.rule import BudgetRule
 from countless.core.random_source import RandomSource
 from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S, Bucket
-from countless.server.cluster.forwarding import ForwardedAuth, Unreachable
+from countless.server.cluster.forwarding import ForwardedAuth, OwnerUnreachable
 from countless.server.cluster.log_store import LogStore
-from countless.server.cluster.member import Member
+from countless.server.cluster.member import ClusterMember
 from countless.server.cluster.router import POLL, answer_in, answers_after, poll
-from countless.server.cluster.surroundings import Surroundings
+from countless.server.cluster.shard import Surroundings
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.api.openapi import routes_of
 from countless.server.settings import Settings
@@ -56,7 +56,7 @@ class MemberProcess:
 
     def __init__(self, broker: SimulatedBroker, wire: Wire, conditions: Conditions, offset: float) -> None:
         self.offset = offset  # of its wall clock
-        self.member: Member | None = None
+        self.member: ClusterMember | None = None
         self.leaving = False
         self._true_clock = conditions.true_clock
         self._loop = asyncio.get_running_loop()
@@ -80,7 +80,7 @@ class MemberProcess:
         bucket = Bucket(jetstream, jetstream)  # type: ignore[arg-type]
         while self.member is None:
             try:
-                self.member = await Member.join_on(
+                self.member = await ClusterMember.join_on(
                     self.connection,  # type: ignore[arg-type]
                     bucket,
                     settings,
@@ -133,9 +133,9 @@ def _app_for(server: SiteServer) -> Starlette:
     return app
 
 
-async def _watch(member: Member, counter: str, on_event: OnEvent) -> None:
+async def _watch(member: ClusterMember, counter: str, on_event: OnEvent) -> None:
     """As the router of a member does it."""
-    with suppress(Unreachable):
+    with suppress(OwnerUnreachable):
         response = await poll(member, counter, None)
         if response.status_code == HTTPStatus.OK:
             async for event in server_sent_events(answers_after(member, counter, answer_in(response)), None):

@@ -40,7 +40,7 @@ class ListenConfig:
                 raise InvalidParameter(name, port, f"an integer from 0 to {MAX_PORT:,}")
 
 
-class Server(uvicorn.Server):
+class AgentServer(uvicorn.Server):
     """Prints where the agent listens as soon as all sockets are bound, and tells systemd."""
 
     def __init__(self, config: uvicorn.Config, places: list[str]) -> None:
@@ -95,7 +95,7 @@ def _serve(agent: Agent, endpoints: list[socket.socket]) -> None:
     # uvicorn raises the signal that stopped it again when it ends. Ignore it, so that the final counts are sent.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        Server(config, places).run(sockets=endpoints)
+        AgentServer(config, places).run(sockets=endpoints)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

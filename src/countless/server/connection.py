@@ -69,7 +69,7 @@ class Turns:
             await asyncio.sleep(0)
 
 
-class Refused(NamedTuple):
+class RefusedSite(NamedTuple):
     address: str
     reason: str
     attempts: int
@@ -85,24 +85,24 @@ class RefusedSites:
     >>> refused.add("192.0.2.1", "no token")
     >>> refused.add("192.0.2.1", "no token")
     >>> refused.recent()
-    [Refused(address='192.0.2.1', reason='no token', attempts=2, last=5.0)]
+    [RefusedSite(address='192.0.2.1', reason='no token', attempts=2, last=5.0)]
     """
 
     def __init__(self, clock: Callable[[], float] = time) -> None:
         self._clock = clock
         self.listener: Callable[[str, str], None] | None = None  # is told every address and reason
-        self._by_address: dict[str, Refused] = {}  # the one that tried last is last
+        self._by_address: dict[str, RefusedSite] = {}  # the one that tried last is last
 
     def add(self, address: str, reason: str) -> None:
         if self.listener is not None:
             self.listener(address, reason)
         before = self._by_address.pop(address, None)
         attempts = before.attempts + 1 if before else 1
-        self._by_address[address] = Refused(address, reason, attempts, self._clock())
+        self._by_address[address] = RefusedSite(address, reason, attempts, self._clock())
         if len(self._by_address) > MAX_ADDRESSES:
             del self._by_address[next(iter(self._by_address))]
 
-    def recent(self) -> list[Refused]:
+    def recent(self) -> list[RefusedSite]:
         """Those that still try, the last one first."""
         now = self._clock()  # an attempt of later was made before the clock was put back
         self._by_address = {

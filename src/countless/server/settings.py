@@ -13,7 +13,6 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from countless.core.family.rule import FamilyRule
 from countless.core.parameters import require_alpha, require_probability, seconds
 from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter, UnknownName
@@ -58,9 +57,6 @@ class Config:
 
     def changed(self, given: Mapping[str, Any], windows: WindowRule | None) -> "Config":
         return replace(self, **given, windows=windows)
-
-
-Spec = Config | FamilyRule  # what an operator chooses for a counter, or for a family
 
 
 @dataclass(frozen=True, slots=True)

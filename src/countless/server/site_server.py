@@ -36,7 +36,7 @@ from countless.server.sessions.objects import Names
 from countless.server.sessions.readable import Readable
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
-from countless.server.settings import Config, Settings, Spec
+from countless.server.settings import Config, Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import StateStore, Tombstone, What
@@ -56,6 +56,8 @@ from countless.wire.frames import (
 )
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 from countless.wire.keys import BUDGET
+
+Spec = Config | FamilyRule  # what an operator chooses for a counter, or for a family
 
 
 class SiteServer:

@@ -14,7 +14,7 @@ from countless.server.cluster.forwarding import (
     ForwardedAuth,
     ForwardedRequest,
     ForwardHandler,
-    Unreachable,
+    OwnerUnreachable,
     forward,
     respond_as_owner,
 )
@@ -86,23 +86,23 @@ async def test_response_larger_than_a_message_arrives_complete(client: Client) -
 
 @pytest.mark.usefixtures("shards")
 async def test_response_with_a_lost_chunk_is_not_delivered(client: Client) -> None:
-    with pytest.raises(Unreachable, match="chunk"):
+    with pytest.raises(OwnerUnreachable, match="chunk"):
         await forward(client, LOSSY, post(b"large"))
 
 
 @pytest.mark.usefixtures("shards")
 async def test_owner_without_a_lease_does_not_answer(client: Client) -> None:
-    with pytest.raises(Unreachable, match="lease"):
+    with pytest.raises(OwnerUnreachable, match="lease"):
         await forward(client, UNLEASED, post(b""))
 
 
 async def test_response_is_withheld_if_the_lease_expires_meanwhile() -> None:
     leases = [True, False]
-    with pytest.raises(Unreachable, match="lease"):
+    with pytest.raises(OwnerUnreachable, match="lease"):
         await respond_as_owner(Starlette(routes=ROUTES), post(b""), lambda: leases.pop(0))
     assert leases == []
 
 
 async def test_shard_without_an_owner_is_unreachable_at_once(client: Client) -> None:
-    with pytest.raises(Unreachable, match="no coordinator"):
+    with pytest.raises(OwnerUnreachable, match="no coordinator"):
         await forward(client, OWNED, post(b""))

@@ -12,7 +12,7 @@ from countless.client.transport.base import ConnectionLost
 from countless.client.transport.nats_socket import NatsSocket
 from countless.server.cluster.broker import BUCKET, LOG_STREAM
 from countless.server.cluster.forwarding import ForwardedAuth, ForwardedRequest
-from countless.server.cluster.member import Member
+from countless.server.cluster.member import ClusterMember
 from countless.server.cluster.records import decode_record
 from countless.server.cluster.router import SHARD_OPERATIONS
 from countless.server.http.application import shard_app
@@ -43,9 +43,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 
 
 @pytest.fixture
-async def member(guarded: Node) -> AsyncIterator[Member]:
+async def member(guarded: Node) -> AsyncIterator[ClusterMember]:
     settings = Settings(nats=guarded.url, nats_shards=1)
-    member = await Member.join(
+    member = await ClusterMember.join(
         settings, lambda server: shard_app(server, ForwardedAuth(), SHARD_OPERATIONS, Recorder(server))
     )
     running = asyncio.create_task(member.run())
@@ -115,7 +115,7 @@ MESSAGES = {
 
 @pytest.mark.parametrize("attack", MESSAGES)
 async def test_message_of_a_hostile_site_reaches_nothing_but_its_own_streams(
-    member: Member, site: HostileSite, attack: str
+    member: ClusterMember, site: HostileSite, attack: str
 ) -> None:
     server = member.shards[0].server
     if "hits" not in server.counters:
@@ -133,7 +133,7 @@ async def test_message_of_a_hostile_site_reaches_nothing_but_its_own_streams(
 
 
 async def test_coordinator_whose_connection_is_closed_for_good_ends_with_the_reason(
-    member: Member,
+    member: ClusterMember,
 ) -> None:
     ended = asyncio.Event()
     member.surroundings = member.surroundings._replace(end_process=ended.set)

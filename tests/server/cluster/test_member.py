@@ -13,7 +13,7 @@ from countless.server.cluster.broker import Bucket, open_log_and_bucket
 from countless.server.cluster.forwarding import ForwardedAuth
 from countless.server.cluster.leases import decode, encode, release_all
 from countless.server.cluster.log_store import LogStore
-from countless.server.cluster.member import Member
+from countless.server.cluster.member import ClusterMember
 from countless.server.cluster.router import SHARD_OPERATIONS
 from countless.server.http.application import shard_app
 from countless.server.http.history.history import Recorder
@@ -45,16 +45,16 @@ async def bucket(client: Client) -> Bucket:
 
 
 @pytest.fixture
-async def member(client: Client, bucket: Bucket) -> AsyncIterator[Member]:
+async def member(client: Client, bucket: Bucket) -> AsyncIterator[ClusterMember]:
     await save_a_counter(client)
-    member = await Member.join_on(client, bucket, Settings(nats_shards=1, nats_lease=1.0), app_for)
+    member = await ClusterMember.join_on(client, bucket, Settings(nats_shards=1, nats_lease=1.0), app_for)
     running = asyncio.create_task(member.run())
     yield member
     running.cancel()
     await member.leave()
 
 
-async def expel(member: Member, bucket: Bucket) -> None:
+async def expel(member: ClusterMember, bucket: Bucket) -> None:
     """As another coordinator does it."""
     for _ in range(100):  # it renews its lease meanwhile
         value, revision = await bucket.get("table")
@@ -66,7 +66,7 @@ async def expel(member: Member, bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("log_is_read", [False, True])
 async def test_member_that_is_expelled_in_a_take_over_joins_again_if_the_cancellation_is_lost(
-    member: Member, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, log_is_read: bool
+    member: ClusterMember, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, log_is_read: bool
 ) -> None:
     began, read_log = asyncio.Event(), LogStore.take_over
 
@@ -91,7 +91,7 @@ async def test_member_that_is_expelled_in_a_take_over_joins_again_if_the_cancell
     assert "hits" in member.shards[0].server.counters
 
 
-async def test_request_that_waits_for_a_save_fails_when_its_shard_is_taken_over(member: Member, bucket: Bucket) -> None:
+async def test_request_that_waits_for_a_save_fails_if_its_shard_is_taken(member: ClusterMember, bucket: Bucket) -> None:
     async with asyncio.timeout(TIMEOUT_S):
         await eventually(lambda: member.shards, pause)
         server = member.shards[0].server

@@ -12,7 +12,7 @@ import pytest
 
 from countless.server.cluster.forwarding import ForwardedAuth, ForwardedRequest, respond
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
-from countless.server.cluster.surroundings import Surroundings
+from countless.server.cluster.shard import Surroundings
 from countless.server.http.access.auth import Grant
 from countless.server.http.application import member_app, shard_app
 from countless.server.http.history.history import Recorder

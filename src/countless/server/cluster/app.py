@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 
 from countless.server.cluster.broker import end_tasks
 from countless.server.cluster.forwarding import ForwardedAuth
-from countless.server.cluster.member import Member
+from countless.server.cluster.member import ClusterMember
 from countless.server.cluster.merged_shards import MergedShards
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
 from countless.server.http.access.auth import SAVE_USES_S, Access, check_tokens
@@ -25,7 +25,7 @@ def build_cluster_app(settings: Settings) -> Starlette:
         def app_for(server: SiteServer) -> Starlette:
             return shard_app(server, ForwardedAuth(), SHARD_OPERATIONS, recorder)
 
-        member = await Member.join(settings, app_for)
+        member = await ClusterMember.join(settings, app_for)
         shards = MergedShards(member, settings)
         recorder = Recorder(shards)
         access = Access(member.tokens, settings.open)
@@ -44,7 +44,7 @@ def build_cluster_app(settings: Settings) -> Starlette:
     return member_app(MEMBER_OPERATIONS, lifespan)
 
 
-async def _save_uses(member: Member, access: Access) -> None:
+async def _save_uses(member: ClusterMember, access: Access) -> None:
     while True:
         await asyncio.sleep(SAVE_USES_S)
         if uses := access.take_uses():

@@ -50,12 +50,12 @@ class ResponseChunk(msgspec.Struct, array_like=True, frozen=True):
     headers: list[tuple[bytes, bytes]] = []
 
 
-class Unreachable(Exception):
+class OwnerUnreachable(Exception):
     """No coordinator owns this shard at present, or the owner does not answer."""
 
 
 async def forward(client: Client, shard: int, request: ForwardedRequest) -> Response:
-    """The response of the shard's owner. Raises Unreachable."""
+    """The response of the shard's owner. Raises OwnerUnreachable."""
     inbox = client.new_inbox()
     try:
         replies = await client.subscribe(inbox)
@@ -69,17 +69,17 @@ async def forward(client: Client, shard: int, request: ForwardedRequest) -> Resp
         finally:
             await replies.unsubscribe()
     except BROKER_ERRORS as error:
-        raise Unreachable(str(error)) from None
+        raise OwnerUnreachable(str(error)) from None
     if first.status == _NOT_OWNER:
-        raise Unreachable("the coordinator has lost its lease")
+        raise OwnerUnreachable("the coordinator has lost its lease")
     if dict(first.headers).get(b"content-length", b"%d" % len(body)) != b"%d" % len(body):
-        raise Unreachable("a chunk of the response was lost")
+        raise OwnerUnreachable("a chunk of the response was lost")
     return _response(first.status, first.headers, body)
 
 
 def _decode_chunk(message: Msg) -> ResponseChunk:
     if message.headers and "Status" in message.headers:  # of the broker: no subscriber
-        raise Unreachable("no coordinator owns this shard at present")
+        raise OwnerUnreachable("no coordinator owns this shard at present")
     return msgspec.msgpack.decode(message.data, type=ResponseChunk)
 
 
@@ -101,7 +101,7 @@ class ForwardHandler:
         request = msgspec.msgpack.decode(message.data, type=ForwardedRequest)
         try:
             response = await respond_as_owner(self._app, request, self._leased)
-        except Unreachable:
+        except OwnerUnreachable:
             response = Response(status_code=_NOT_OWNER)
         try:
             for chunk in _chunks(response):
@@ -119,12 +119,12 @@ def _chunks(response: Response) -> Iterator[ResponseChunk]:
 
 
 async def respond_as_owner(app: ASGIApp, request: ForwardedRequest, leased: Callable[[], bool]) -> Response:
-    """Raises Unreachable if the lease is not valid, before or after: a poll may take longer than the lease lasts."""
+    """Raises OwnerUnreachable if the lease is not valid before or after: a poll may take longer than a lease lasts."""
     if leased():
         response = await respond(app, request)
         if leased():
             return response
-    raise Unreachable("lease expired")
+    raise OwnerUnreachable("lease expired")
 
 
 async def respond(app: ASGIApp, request: ForwardedRequest) -> Response:

@@ -32,8 +32,7 @@ from countless.server.cluster.broker import BROKER_ERRORS, Bucket, NoBroker, con
 from countless.server.cluster.lease_keeper import Expelled, LeaseKeeper
 from countless.server.cluster.leases import Assignment, assign
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced
-from countless.server.cluster.shard import Shard
-from countless.server.cluster.surroundings import PRODUCTION, Surroundings
+from countless.server.cluster.shard import PRODUCTION, Shard, Surroundings
 from countless.server.cluster.tokens import BrokerTokens
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
@@ -47,7 +46,7 @@ _TAKEN_OVER = "taken over by another coordinator"
 _UNAVAILABLE = (*BROKER_ERRORS, BrokerUnavailable)
 
 
-class Member:
+class ClusterMember:
     """Use `join`, then `run` as a task, and `leave` at the end."""
 
     def __init__(
@@ -76,7 +75,7 @@ class Member:
         self._wakeup = asyncio.Event()
 
     @classmethod
-    async def join(cls, settings: Settings, app_for: Callable[[SiteServer], Starlette]) -> "Member":
+    async def join(cls, settings: Settings, app_for: Callable[[SiteServer], Starlette]) -> "ClusterMember":
         """Connect, and agree with the other members. Raises NoBroker."""
         client = await connect(settings.nats)
         return await cls.join_on(client, await open_log_and_bucket(client), settings, app_for)
@@ -89,7 +88,7 @@ class Member:
         settings: Settings,
         app_for: Callable[[SiteServer], Starlette],
         surroundings: Surroundings = PRODUCTION,
-    ) -> "Member":
+    ) -> "ClusterMember":
         clock, new_name = surroundings.clock, surroundings.new_name
         lease = await LeaseKeeper.join(
             bucket, settings.nats_shards, settings.nats_lease, clock, new_name, surroundings.tuning.rng

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from countless.core.messages import SiteId
-from countless.server.cluster.member import Member
+from countless.server.cluster.member import ClusterMember
 from countless.server.connection import RefusedSites
 from countless.server.sessions.readable import BudgetReader, Readable
 from countless.server.sessions.session_table import Session, SessionTable
@@ -38,7 +38,7 @@ class MergedBudgets:
 class MergedShards:
     """Implements `ServerView`."""
 
-    def __init__(self, member: Member, settings: Settings) -> None:
+    def __init__(self, member: ClusterMember, settings: Settings) -> None:
         self.settings = settings
         self.dropped: Tally[str] = Tally()
         self.refused = RefusedSites()

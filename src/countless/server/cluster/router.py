@@ -16,8 +16,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.server.cluster.forwarding import ForwardedRequest, Unreachable, forward, respond_as_owner
-from countless.server.cluster.member import Member
+from countless.server.cluster.forwarding import ForwardedRequest, OwnerUnreachable, forward, respond_as_owner
+from countless.server.cluster.member import ClusterMember
 from countless.server.http import budget_routes, routes
 from countless.server.http.answers.published import event_stream, parse_threshold, public_view
 from countless.server.http.answers.sums import answer_changes, parts_of, summed
@@ -34,8 +34,8 @@ _UNREACHABLE = "no coordinator owns this shard at present; another one takes ove
 _NO_LEASE = "this coordinator cannot use its broker at present, and has no lease: its log has the reason"
 
 
-def _member(request: Request) -> Member:
-    member: Member = request.app.state.member
+def _member(request: Request) -> ClusterMember:
+    member: ClusterMember = request.app.state.member
     return member
 
 
@@ -52,8 +52,8 @@ async def _forwarded(request: Request) -> ForwardedRequest:
     return ForwardedRequest(request.method, path, query, headers, bytes(body), scopes, grant.site)
 
 
-async def _ask(member: Member, shard: int, request: ForwardedRequest) -> Response:
-    """The response of the shard's owner, this member or another. Raises Unreachable."""
+async def _ask(member: ClusterMember, shard: int, request: ForwardedRequest) -> Response:
+    """The response of the shard's owner, this member or another. Raises OwnerUnreachable."""
     owned = member.shards.get(shard)
     if owned is None:
         return await forward(member.client, shard, request)
@@ -92,14 +92,14 @@ def _forward_new_to(kind: str) -> Handler:
     return forward_new
 
 
-def _unreachable(member: Member) -> Response:
+def _unreachable(member: ClusterMember) -> Response:
     return error(_UNREACHABLE if member.lease.valid() else _NO_LEASE, 503)
 
 
-async def _forward(member: Member, shard: int, forwarded: ForwardedRequest) -> Response:
+async def _forward(member: ClusterMember, shard: int, forwarded: ForwardedRequest) -> Response:
     try:
         return await _ask(member, shard, forwarded)
-    except Unreachable:
+    except OwnerUnreachable:
         return _unreachable(member)
 
 
@@ -111,7 +111,7 @@ async def _ask_all(request: Request, merge: Callable[[list[Any]], dict[str, Any]
     asks = [asyncio.ensure_future(_ask(member, shard, forwarded)) for shard in range(member.lease.shards)]
     try:
         responses = await asyncio.gather(*asks)
-    except Unreachable:
+    except OwnerUnreachable:
         return _unreachable(member)
     finally:
         for ask in asks:  # those that still wait, if another has failed
@@ -164,19 +164,19 @@ async def _watch_counter(request: Request) -> Response:
     threshold = parse_threshold(request.query_params.get("over"))
     try:
         response = await poll(member, name, None)
-    except Unreachable:
+    except OwnerUnreachable:
         return _unreachable(member)
     if response.status_code != 200:
         return response
     return event_stream(request, answers_after(member, name, answer_in(response)), threshold)
 
 
-async def answers_after(member: Member, name: str, answer: PublicAnswer) -> AsyncIterator[PublicAnswer]:
+async def answers_after(member: ClusterMember, name: str, answer: PublicAnswer) -> AsyncIterator[PublicAnswer]:
     """This answer and those that follow it, until the counter is deleted or this member drains."""
     yield answer
     while not member.draining:
         latest = answer
-        with suppress(Unreachable):
+        with suppress(OwnerUnreachable):
             response = await poll(member, name, answer)
             if response.status_code == 404:
                 return
@@ -189,7 +189,7 @@ async def answers_after(member: Member, name: str, answer: PublicAnswer) -> Asyn
             yield answer
 
 
-async def poll(member: Member, name: str, seen: PublicAnswer | None) -> Response:
+async def poll(member: ClusterMember, name: str, seen: PublicAnswer | None) -> Response:
     wait = {"wait": member.surroundings.poll_s}
     query = urlencode(wait | {"seen": _version(seen)} if seen else wait).encode()
     request = ForwardedRequest("GET", _POLL_PATH + name, query, [], b"", ["read"], None)

@@ -5,6 +5,9 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from signal import SIGTERM, raise_signal
+from time import monotonic, time
+from typing import NamedTuple
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -13,17 +16,36 @@ from nats.errors import Error as NatsError
 from starlette.applications import Starlette
 
 from countless.errors import CountlessError
+from countless.randomness import random_name
 from countless.server.cluster.broker import JETSTREAM_TIMEOUT_S, end_tasks
 from countless.server.cluster.connections import NatsConnections
 from countless.server.cluster.forwarding import ForwardHandler
-from countless.server.cluster.surroundings import Surroundings
+from countless.server.cluster.log_store import LogStore
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
+from countless.server.tuning import TUNING, Tuning
 from countless.wire.nats_subjects import forward_subject, uplink_subject
 
 log = logging.getLogger("countless.nats")
 
 _FINAL_SAVE_TIMEOUT_S = 5.0  # what is not saved by then, the sites send again to the next owner
+
+
+class Surroundings(NamedTuple):
+    """Functions and times that a member takes from outside, beside its settings. The fault simulator has others."""
+
+    clock: Callable[[], float] = monotonic
+    wall_clock: Callable[[], float] = time
+    new_name: Callable[[], str] = random_name  # of a member, or of one ownership of a shard
+    store: type[LogStore] = LogStore
+    tick_s: float = 0.25  # at most, between two looks for sites that time out
+    poll_s: float = 2.0  # a reader that waits for a change gets an answer then; a forwarded request may take longer
+    retry_s: float = 0.2  # until such a question is asked again
+    tuning: Tuning = TUNING
+    end_process: Callable[[], None] = partial(raise_signal, SIGTERM)  # of a member that has failed
+
+
+PRODUCTION = Surroundings()
 
 
 class Shard:

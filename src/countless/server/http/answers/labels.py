@@ -1,6 +1,7 @@
 """Answers of families: labels as series, the largest of them, and quantiles of distributions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from heapq import nlargest
 from math import inf
 from typing import Any, NamedTuple
@@ -89,6 +90,23 @@ def _number(field: str, text: str) -> float:
 
 SHOWN_LABELS = 20
 SHOWN_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+
+
+def labels_or_quantiles(counter: Readable) -> tuple[str, dict[str, Any]] | None:
+    """`top` of a family, `quantiles` of a distribution; with windows also of the present one and of the last."""
+    if counter.labels is not None:
+        return "top", _with_windows(counter.labels, partial(largest_labels, counter.labels))
+    if counter.values is not None:
+        return "quantiles", _with_windows(counter.values, partial(quantiles_shown, counter.values))
+    return None
+
+
+def _with_windows(family: LabelReader | ValueReader, shown: Callable[[LabelCounts], dict[str, Any]]) -> dict[str, Any]:
+    data = shown(family.published)
+    if family.windows is not None:
+        data["per"] = family.windows.calendar.per
+        data["windows"] = {which: shown(counts_of(family, which).counts) for which in ("now", "last")}
+    return data
 
 
 def largest_labels(labels: LabelReader, counts: LabelCounts) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.periods.window import DEFAULT_KEEP, MAX_FLOOR, WindowRule
 from countless.errors import InvalidParameter
 from countless.schemes.registry import ADVERSARIES, SchemeName
-from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA, Config, Spec
+from countless.server.settings import MAX_COUNT, MIN_ALPHA, MIN_DELTA, Config
 from countless.wire.keys import MAX_NAME_CHARS
 
 
@@ -91,7 +91,7 @@ class Rules(Struct, forbid_unknown_fields=True, omit_defaults=True):
     floor: Floor = UNSET
     keep: Keep = UNSET
 
-    def applied_to(self, spec: Spec) -> Spec:
+    def applied_to(self, spec: Config | FamilyRule) -> Config | FamilyRule:
         plain = {name: getattr(self, name) for name in ("alpha", "delta", "scheme", "adversary", "label_cap")}
         given = {name: value for name, value in plain.items() if value is not None}
         return spec.changed(given, self._windows(spec.windows))
@@ -121,7 +121,7 @@ class NewCounter(Rules, kw_only=True):
         | None
     ) = None
 
-    def spec(self, defaults: Config) -> Spec:
+    def spec(self, defaults: Config) -> Config | FamilyRule:
         """Of the counter, or the family."""
         if self.family:
             return self.applied_to(FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon))

@@ -5,17 +5,15 @@ different classes: a view for readers has no access to anything else.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from time import monotonic, time
 from typing import Any, Protocol
 
 from countless.core.answer import whole
 from countless.core.calendar import PERIODS
-from countless.core.family.answer import LabelCounts
 from countless.errors import InvalidParameter
 from countless.server.http.answers.increases import Row, increases_of
-from countless.server.http.answers.labels import counts_of, largest_labels, quantiles_shown
+from countless.server.http.answers.labels import labels_or_quantiles
 from countless.server.http.answers.operator_view import SITE_SORTS, details, site_page, site_rows
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.sums import find_parts, top_answer
@@ -25,7 +23,7 @@ from countless.server.http.api.window_schemas import WindowAnswer
 from countless.server.http.history.history import STATES, History, Recorder
 from countless.server.http.history.parts import as_one
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.readable import AnyAnswer, LabelReader, MessageCount, Readable, RoundReader, ValueReader
+from countless.server.sessions.readable import AnyAnswer, MessageCount, Readable, RoundReader
 
 Data = dict[str, Any]
 Event = tuple[str, Data]  # name and data of a server-sent event
@@ -95,7 +93,7 @@ class CounterView:
 
     def _forget_increases(self) -> None:
         self._bars, self._last_spans, self._increases_due = SentBars(), dict[str, Any](), 0.0
-        self._last_labels: LabelCounts | None = None
+        self._last_labels: object = None
         self._last_window = 0
 
     def changes(self) -> Iterator[Event]:
@@ -126,10 +124,7 @@ class CounterView:
                 if windows:
                     top = self._top([window_answer(part, "now") for part, _ in windows])
                     yield "window-top", {"per": windows[0][1].calendar.per, **top}
-            if counter.labels is not None:
-                yield from self._labels("top", counter.labels, partial(largest_labels, counter.labels))
-            if counter.values is not None:
-                yield from self._labels("quantiles", counter.values, partial(quantiles_shown, counter.values))
+            yield from self._labels(counter)
         if current != self._last:
             self._last = current
             yield "answer", {"now": time(), **public_answer(answer)}
@@ -138,19 +133,15 @@ class CounterView:
         parts = find_parts(self._server, self._name)
         return as_one(self._name, parts) if parts else None
 
-    def _labels(
-        self, event: str, family: LabelReader | ValueReader, shown: Callable[[LabelCounts], Data]
-    ) -> Iterator[Event]:
-        windows, counts = family.windows, family.published
+    def _labels(self, counter: Readable) -> Iterator[Event]:
+        """Of a family or a distribution, if its labels have changed, or its present window."""
+        family, windows = counter.labels or counter.values, counter.windows
         present = 0 if windows is None else windows.calendar.period_at(windows.now())
-        if counts is self._last_labels and present == self._last_window:
+        if family is None or (family.published is self._last_labels and present == self._last_window):
             return
-        self._last_labels, self._last_window = counts, present
-        data = shown(counts)
-        if windows is not None:
-            data["per"] = windows.calendar.per
-            data["windows"] = {which: shown(counts_of(family, which).counts) for which in ("now", "last")}
-        yield event, data
+        self._last_labels, self._last_window = family.published, present
+        shown = labels_or_quantiles(counter)
+        yield from () if shown is None else [shown]
 
     def _top(self, answers: Sequence[PublicAnswer] | Sequence[WindowAnswer]) -> dict[str, Any]:
         top = top_answer(self._name, [*answers], share=TOP_SHARE)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from countless import __version__
 from countless.errors import InvalidParameter
-from countless.server.connection import Refused
+from countless.server.connection import RefusedSite
 from countless.server.http.access.auth import Access, Grant, peer_of, until_revoked
 from countless.server.http.answers.published import CountedStream, encode_event
 from countless.server.http.api.openapi import error
@@ -87,7 +87,7 @@ async def _stream(request: Request, server: ServerView, view: View, role: str) -
     started = request.app.state.recorder.started
     hello = {"role": role, "now": time(), "keepalive_s": KEEPALIVE_S, "version": __version__, "started": started}
     yield encode_event("hello", hello)
-    refused: list[Refused] = []
+    refused: list[RefusedSite] = []
     last_sent = monotonic()
     while not server.draining:
         began = monotonic()
