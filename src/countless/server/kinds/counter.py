@@ -18,7 +18,7 @@ from countless.planning.failure_budget import round_eta
 from countless.randomness import SYSTEM_RANDOM
 from countless.schemes.registry import scheme_named
 from countless.server.sessions.readable import MessageCount, RoundReader
-from countless.server.sessions.tracked import OnChange, Watched, Windows
+from countless.server.sessions.tracked import OnChange, Watched, Whole
 from countless.server.settings import Config
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import KeyRows, Publish, Rows, alone, row_of, value_of, values_of
@@ -36,7 +36,7 @@ class PlanKey(NamedTuple):
     eta: float
 
 
-class CounterWindows(Windows, Protocol):
+class CounterWindows(Whole, Protocol):
     """A counter with windows, as one of them knows it."""
 
     def note(self, period: int, answer: Answer) -> None:

@@ -17,7 +17,7 @@ from countless.core.periods.window import TotalAnswer
 from countless.errors import NoWindows
 from countless.server.sessions.lost_sites import Loss
 from countless.server.sessions.readable import LabelReader, MessageCount, ValueReader
-from countless.server.sessions.tracked import OnChange, Watched, Windows
+from countless.server.sessions.tracked import OnChange, Watched, Whole
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import KeyRows, Publish, Row, Rows, alone, row_of, value_of, values_of
 from countless.wire.keys import Key, label_of_series, series_of_label
@@ -149,7 +149,7 @@ class TrackedFamily(FamilyReader):
         health: SaveHealth | None = None,
         *,
         expected_sites: int = 0,
-        part_of: Windows | None = None,
+        part_of: Whole | None = None,
         traffic: MessageCount | None = None,
         on_change: OnChange | None = None,
         wall_clock: Callable[[], float] = time,
@@ -158,7 +158,7 @@ class TrackedFamily(FamilyReader):
         self.key = key
         self.name = str(key)
         self.rule = rule
-        self.part_of: Windows | None = part_of
+        self.part_of: Whole | None = part_of
         self._changed_sites: dict[SiteId | None, set[str]] = {}  # with labels; None: labels whose counts have changed
         self.loss: Loss | None = None  # of a window; its owner sets it
         state = None if saved is None else saved.state

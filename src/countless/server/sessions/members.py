@@ -13,7 +13,7 @@ from countless.errors import ProtocolError
 from countless.server.sessions.kind import Kind, Outbox
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
-from countless.server.sessions.tracked import Tracked, Windows
+from countless.server.sessions.tracked import Tracked, Whole
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows, Tombstone, What
 from countless.wire.frames import DownItem
@@ -142,7 +142,7 @@ class Members:
 
     def lose(self, session: Session, keys: Iterable[Key], lost: bool = True) -> None:
         """These memberships end without a word of the site."""
-        of_windows: dict[Windows, list[int]] = {}
+        of_windows: dict[Whole, list[int]] = {}
         for key in keys:
             tracked, site_id = self.lookup(session, key)
             outbox, tombstones = self.kinds[key.kind].lose(session, key, site_id, lost)

@@ -48,7 +48,7 @@ def _ignore(saved: Saved) -> None:
     pass
 
 
-class Windows(Saved, Protocol):
+class Whole(Saved, Protocol):
     """What a window is one of."""
 
     sweep_at: float  # by the coordinator's clock: when it has to be looked at
@@ -72,7 +72,7 @@ class Tracked(Protocol):
     def traffic(self) -> MessageCount: ...
 
     @property
-    def part_of(self) -> Windows | None:
+    def part_of(self) -> Whole | None:
         """None: it is no window."""
 
     def mark(self) -> None:
