@@ -290,7 +290,7 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 1),
-    (cluster_mutants.takes_over_after_one_read, "take-overs", 90),
+    (cluster_mutants.takes_over_after_one_read, "take-overs", 83),
     (cluster_mutants.answers_without_a_lease, "take-overs", 39),
     (cluster_mutants.forgets_other_shards_when_one_has_retired_the_process, "take-overs", 9),
     (cluster_mutants.delivers_as_the_incarnation_that_a_shard_has_retired, "take-overs", 13),
