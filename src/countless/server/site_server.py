@@ -11,11 +11,10 @@ coordinator asks its sites for snapshots. Until they have connected and answered
 """
 
 import asyncio
-from collections import ChainMap, deque
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic, time
-from typing import Any
 
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
@@ -33,7 +32,7 @@ from countless.server.sessions.kind import Handler, Kind
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.members import Members
 from countless.server.sessions.objects import Names
-from countless.server.sessions.readable import Readable
+from countless.server.sessions.readable import Readable, Together
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
 from countless.server.settings import Config, Settings
@@ -393,8 +392,7 @@ class SiteServer:
 
     @property
     def by_name(self) -> Mapping[str, Readable]:
-        by_name: ChainMap[str, Any] = ChainMap(self.families.by_name, self.counters)
-        return by_name
+        return Together[Readable](self.counters, self.families.by_name)
 
     def parts(self, name: str) -> Sequence[Readable]:
         """What a counter is the sum of: its events without labels, and its labelled series. A family is its own part.

@@ -1,14 +1,12 @@
 """The shards that this coordinator owns, merged into one view for its page, metrics and probes."""
 
-from collections import ChainMap
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from countless.core.messages import SiteId
 from countless.server.cluster.member import ClusterMember
 from countless.server.connection import RefusedSites
-from countless.server.sessions.readable import BudgetReader, Readable
+from countless.server.sessions.readable import BudgetReader, Readable, Together
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
@@ -54,16 +52,14 @@ class MergedShards:
 
     @property
     def by_name(self) -> Mapping[str, Readable]:
-        by_name: ChainMap[str, Any] = ChainMap(*(server.by_name for server in self._servers))  # type: ignore[arg-type]
-        return by_name
+        return Together(*(server.by_name for server in self._servers))
 
     def parts(self, name: str) -> Sequence[Readable]:
         return [part for server in self._servers for part in server.parts(name)]
 
     @property
     def budgets(self) -> MergedBudgets:
-        by_name: ChainMap[str, Any] = ChainMap(*(server.budgets.by_name for server in self._servers))
-        return MergedBudgets(by_name)
+        return MergedBudgets(Together[BudgetReader](*(server.budgets.by_name for server in self._servers)))
 
     @property
     def sessions(self) -> MergedSessions:

@@ -6,8 +6,9 @@ there. Everything is as it was saved last, but for what is for operators only.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from itertools import chain
+from typing import Protocol, TypeVar
 
 from countless.core.answer import Answer
 from countless.core.budget.rule import BudgetRule
@@ -243,6 +244,45 @@ class TotalOnly:
     @property
     def rounds(self) -> RoundReader | None:
         return None
+
+
+_T = TypeVar("_T", covariant=True)
+
+
+class Together(Mapping[str, _T]):
+    """Several mappings as one, which is as fast to iterate as they are: there may be 20,000 counters.
+
+    >>> both = Together({"a": 1}, {"b": 2})
+    >>> both["b"], "c" in both, list(both), dict(both.items())
+    (2, False, ['a', 'b'], {'a': 1, 'b': 2})
+    """
+
+    def __init__(self, *parts: Mapping[str, _T]) -> None:
+        self._parts = parts
+
+    def __getitem__(self, name: str) -> _T:
+        for part in self._parts:
+            if name in part:
+                return part[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain.from_iterable(self._parts)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._parts))
+
+    def items(self) -> ItemsView[str, _T]:
+        return self._merged().items()
+
+    def values(self) -> ValuesView[_T]:
+        return self._merged().values()
+
+    def _merged(self) -> dict[str, _T]:
+        merged: dict[str, _T] = {}
+        for part in self._parts:
+            merged.update(part.items())
+        return merged
 
 
 class BudgetReader(Protocol):
