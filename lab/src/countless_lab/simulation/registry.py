@@ -2,12 +2,14 @@
 
 | name | traffic |
 |---|---|
-| uniform | the same rate at every site |
+| uniform | the sites in turn: each once in a cycle, in the same random order |
+| random | the same rate at every site, in random order |
 | zipf | site i has 1/(i+1) of the rate of site 0 |
 | single | all events at one site |
 | bursts | runs at random sites, from one event to a site's whole share |
 | hot_spots | nine events of ten at one site; each site is that site seven times |
 | joining | uniform, while half of the sites join one after the other |
+| scan | from one site to all of them; most count one event, as in a scan of addresses |
 """
 
 from collections.abc import Callable
@@ -15,12 +17,14 @@ from collections.abc import Callable
 from countless.core.parameters import require_integer
 from countless.errors import InvalidParameter, UnknownName
 from countless.randomness import SeededRandom
+from countless_lab.simulation.appearing_sites import AppearingSites, scan_order
 from countless_lab.simulation.cyclic import CyclicStream
 from countless_lab.simulation.growing_fleet import GrowingFleet
 from countless_lab.simulation.stream import Stream
 
 MAX_SITES = 10_000_000
 _ZIPF_MIN_EVENTS = 2  # of the rarest site in a cycle: a larger number is closer to Zipf and takes more memory
+_RANDOM_TIMES, _MAX_RANDOM_CYCLE = 64, 1 << 22  # events of a site in a cycle; events of a cycle
 _BURSTS_PER_SITE = 8  # in a cycle
 _HOT_TIMES = 7  # how often each site is the hot spot
 _RUNS_PER_HOT_TIME = 5
@@ -28,6 +32,12 @@ _RUNS_PER_HOT_TIME = 5
 
 def uniform(sites: int, events: int, rng: SeededRandom) -> Stream:
     return CyclicStream(sites, [(site, 1) for site in rng.shuffled(range(sites))], rng)
+
+
+def random(sites: int, events: int, rng: SeededRandom) -> Stream:
+    """A cycle has several events of each site."""
+    times = max(2, min(_RANDOM_TIMES, _MAX_RANDOM_CYCLE // sites))
+    return CyclicStream(sites, [(site, 1) for site in rng.shuffled(list(range(sites)) * times)], rng)
 
 
 def zipf(sites: int, events: int, rng: SeededRandom) -> Stream:
@@ -58,13 +68,19 @@ def hot_spots(sites: int, events: int, rng: SeededRandom) -> Stream:
     return CyclicStream(sites, runs, rng)
 
 
+def scan(sites: int, events: int, rng: SeededRandom) -> Stream:
+    return AppearingSites(scan_order(sites, events, rng))
+
+
 STREAMS: dict[str, Callable[[int, int, SeededRandom], Stream]] = {
     "uniform": uniform,
+    "random": random,
     "zipf": zipf,
     "single": single,
     "bursts": bursts,
     "hot_spots": hot_spots,
     "joining": GrowingFleet,
+    "scan": scan,
 }
 
 
