@@ -59,6 +59,8 @@ SECTIONS = {
     "frameworks": Section("scaling", "frameworks", ("arena-frameworks",)),
 }
 LONG = {
+    "tightness": Section("tightness", tables=("tightness",)),
+    "audit": Section("audit"),
     "auto-limits": Section("auto", "limits", ("auto-limits",)),
     "kept-windows": Section("kept_windows", tables=("windows-kept",)),
     "load-rounds": Section("load", "rounds", ("load-rounds",)),

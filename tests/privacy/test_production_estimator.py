@@ -41,6 +41,10 @@ class Production:
         self._estimator.start([], 0)
         self._note(False)
 
+    @property
+    def value(self) -> int:
+        return self._estimator.estimate // STEP if self.ended else 0
+
     def crossing(self, count: int = 1) -> bool:
         before = self.ended
         effect = self._estimator.on_report(Entry(SiteId(0), 0, 0), 0, count)

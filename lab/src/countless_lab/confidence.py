@@ -49,6 +49,8 @@ def quantile(trials: int, p: float, risk: float) -> tuple[int, int]:
 
 def _low(trials: int, p: float, risk: float) -> int:
     """The least count that is not exceeded with probability `risk` or more."""
+    if p in (0, 1):
+        return round(trials * p)
     special = _scipy_special()
     count: int = max(0, ceil(special.bdtrik(risk, trials, p)))  # to within the precision of its search
     while count > 0 and special.bdtr(count - 1, trials, p) >= risk:

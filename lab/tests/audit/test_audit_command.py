@@ -22,6 +22,8 @@ QUICK = [
     "1",
     "--plays",
     "100",
+    "--power",
+    "1",
 ]
 
 
@@ -45,8 +47,9 @@ def test_audit_command_passes_the_correct_mechanism() -> None:
 def test_audit_command_rejects_in_json() -> None:
     result = CliRunner().invoke(command(), [*QUICK, "--mechanism", "noise-off", "--json", "--seed", "5"])
     assert result.exit_code == 1
-    report = json.loads(result.output)
+    report = json.loads(result.stdout)
     assert report["rejected"] is True
+    assert report["power"] == {"defect": "noise-1.25-too-small", "rejected": 1, "runs": 1}
     assert report["seed"] == 5
     verdicts = {finding["audit"]: finding["verdict"] for finding in report["findings"]}
     assert verdicts.pop("stated law") == "no violation found"  # the law says that there is no noise
@@ -72,6 +75,7 @@ def test_audit_command_rejects_in_text() -> None:
         (["--plays", "5"], "plays"),
         (["--confidence", "1"], "confidence"),
         (["--transcripts", "0"], "transcripts"),
+        (["--power", "-1"], "power"),
     ],
 )
 def test_audit_command_names_the_invalid_field(arguments: list[str], field: str) -> None:

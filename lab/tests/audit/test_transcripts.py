@@ -34,7 +34,7 @@ def test_log_ratios_are_differences_of_log_likelihoods(seed: int) -> None:
     rng = SeededRandom(seed)
     counter = PhasedCounter(SHAPE, RandomSourceNoise(rng.spawn("noise")))
     source = INPUTS[seed % len(INPUTS)](7, SHAPE.phases, 5, rng.spawn("feeder"))
-    transcript, thresholds = run_round(counter, source, 5, rng.spawn("thresholds"))
+    transcript, thresholds = run_round(counter, source, 5, SHAPE.phases, rng.spawn("thresholds"))
     law = NoiseLaw(SHAPE)
     ratios = LikelihoodRatios(law, transcript, thresholds)
     assert ratios.log_likelihood() > -inf

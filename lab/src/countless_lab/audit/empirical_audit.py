@@ -87,9 +87,9 @@ def _transcripts(
     """The views of each transcript."""
     thresholds, claim = scenario.thresholds(place), mechanism.claim
     noise = RandomSourceNoise(rng)
-    seen = []
+    seen, phases = [], mechanism.shape.phases
     for _ in range(plays):
-        transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step)
+        transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step, phases)
         leaked = claim.leak_map(transcript)
         if len(leaked) > claim.kappa:
             worst.too_many_leaks(len(leaked), claim.kappa)

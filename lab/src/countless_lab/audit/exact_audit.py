@@ -66,7 +66,7 @@ def likelihood(mechanism: Mechanism, scenario: Scenario, place: int, target: Tra
 
     The most probable tapes run first. It stops when the others hardly matter, or after `MAX_RUNS`.
     """
-    found = Likelihood()
+    found, phases = Likelihood(), mechanism.shape.phases
     thresholds = scenario.thresholds(place)
     tapes: list[tuple[float, tuple[int, ...]]] = [(-1.0, ())]
     waiting = 1.0
@@ -75,7 +75,7 @@ def likelihood(mechanism: Mechanism, scenario: Scenario, place: int, target: Tra
         waiting += minus
         found.runs += 1
         try:
-            replay(mechanism.build(TapeNoise(tape)), scenario.events, thresholds, scenario.step, target)
+            replay(mechanism.build(TapeNoise(tape)), scenario.events, thresholds, scenario.step, phases, target)
         except NeedsMore as more:
             values, beyond = _noise_values(more.scale, window)
             for x, p in values:
@@ -108,12 +108,13 @@ class Drawn:
 
 def _draw(mechanism: Mechanism, tapes: int, window: int, rng: RandomSource, flat: bool) -> Iterator[Drawn]:
     """Transcripts of the code, `tapes` for each scenario; with `flat`, every second one is a rare one."""
+    phases = mechanism.shape.phases
     for scenario in scenarios(mechanism.shape):
         thresholds = scenario.thresholds(scenario.place)
         for number in range(tapes):
             own = rng.spawn(scenario.name, number)
             noise = FlatNoise(own) if flat and number % 2 else RandomSourceNoise(own)
-            transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step)
+            transcript = replay(mechanism.build(noise), scenario.events, thresholds, scenario.step, phases)
             yield Drawn(scenario, transcript, likelihood(mechanism, scenario, scenario.place, transcript, window))
 
 

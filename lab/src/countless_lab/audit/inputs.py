@@ -15,6 +15,10 @@ from countless_lab.audit.transcripts import Block, Transcript
 AdaptiveInput = Generator[int, bool, None]
 
 
+class Deviation(Exception):
+    """Something that no correct counter publishes, whatever its noise is."""
+
+
 class CrossingCounter(Protocol):
     """The interface of an audited mechanism: crossings in, endings and released values out."""
 
@@ -27,10 +31,61 @@ class CrossingCounter(Protocol):
         """The values published so far, one for each ended phase but the last of the round."""
 
     @property
+    def value(self) -> int:
+        """The number that is public now."""
+
+    @property
     def finished(self) -> bool: ...
 
     def crossing(self) -> bool:
         """Count one crossing; whether a phase ended."""
+
+
+class Watched:
+    """A counter under audit; raises Deviation if what it publishes contradicts itself or what it has published."""
+
+    __slots__ = ("_counter", "_phases", "ended", "released")
+
+    def __init__(self, counter: CrossingCounter, phases: int) -> None:
+        self._counter, self._phases = counter, phases
+        self.ended = 0
+        self.released: list[int] = []
+        if counter.ended or counter.released:
+            self._look()
+
+    @property
+    def ended_now(self) -> int:
+        """The phases that have ended, while the counter draws noise too."""
+        return self._counter.ended
+
+    @property
+    def finished(self) -> bool:
+        return self._counter.finished
+
+    def crossing(self) -> bool:
+        counter, before = self._counter, self.ended
+        moved = counter.crossing()
+        if moved is False and counter.ended == before and counter.released == self.released:
+            return False
+        self._look()
+        if moved is not (self.ended > before):
+            raise Deviation(f"a crossing returned {moved} where {self.ended - before} phases ended")
+        return moved
+
+    def _look(self) -> None:
+        counter, before = self._counter, self.released
+        ended, released = counter.ended, list(counter.released)
+        if not self.ended <= ended <= self._phases:
+            raise Deviation(f"{ended} phases have ended, of {self._phases}, after {self.ended}")
+        if released[: len(before)] != before:
+            raise Deviation("a value that was released before has changed")
+        if len(released) != min(ended, self._phases - 1):
+            raise Deviation(f"{len(released)} values were released by the end of phase {ended}")
+        if counter.value != (released[-1] if released else 0):
+            raise Deviation(f"the public value is {counter.value}, and the last one released another")
+        if counter.finished is not (ended == self._phases):
+            raise Deviation(f"finished is {counter.finished} after {ended} of {self._phases} phases")
+        self.ended, self.released = ended, released
 
 
 def round_robin(sites: int, _phases: int, _step: int, rng: RandomSource) -> AdaptiveInput:
@@ -78,24 +133,25 @@ INPUTS: tuple[Callable[[int, int, int, RandomSource], AdaptiveInput], ...] = (
 
 
 def run_round(
-    counter: CrossingCounter, source: AdaptiveInput, step: int, rng: RandomSource, limit: int = 2_000_000
+    counter: CrossingCounter, source: AdaptiveInput, step: int, phases: int, rng: RandomSource, limit: int = 2_000_000
 ) -> tuple[Transcript, dict[Block, int]]:
     """One round with thresholds drawn lazily, until it is over or `limit` events have been fed."""
     thresholds: dict[Block, int] = {}
     seen: dict[int, int] = {}
     events: list[int] = []
-    endings = [0] * counter.ended
+    watched = Watched(counter, phases)
+    endings = [0] * watched.ended
     site = next(source)
-    while not counter.finished and len(events) < limit:
+    while not watched.finished and len(events) < limit:
         events.append(site)
         count = seen[site] = seen.get(site, 0) + 1
         block = (site, (count - 1) // step + 1)
         if block not in thresholds:
             thresholds[block] = 1 + rng.randbelow(step)
-        moved = (count - 1) % step + 1 == thresholds[block] and counter.crossing()
-        endings.extend([len(events)] * (counter.ended - len(endings)))
+        moved = (count - 1) % step + 1 == thresholds[block] and watched.crossing()
+        endings.extend([len(events)] * (watched.ended - len(endings)))
         site = source.send(moved)
-    return Transcript(step, tuple(events), tuple(endings), tuple(counter.released)), thresholds
+    return Transcript(step, tuple(events), tuple(endings), tuple(watched.released)), thresholds
 
 
 class NeedsMore(Exception):
@@ -114,6 +170,7 @@ def replay(
     events: tuple[int, ...],
     thresholds: dict[Block, int],
     step: int,
+    phases: int,
     target: Transcript | None = None,
 ) -> Transcript:
     """The same events against given thresholds, whatever the answers are; stops when the round is over.
@@ -121,33 +178,32 @@ def replay(
     Raises Deviates as soon as the transcript cannot become `target`.
     """
     seen: dict[int, int] = {}
-    endings = [0] * counter.ended
-    released = list(counter.released)  # as they were when they were published
-    released_at = [0] * len(released)
+    watched = Watched(counter, phases)
+    endings = [0] * watched.ended
+    released_at = [0] * len(watched.released)
     used = 0
     for site in events:
         if target is not None:
-            _compare(target, used, endings, released)
-        if counter.finished:
+            _compare(target, used, endings, watched.released)
+        if watched.finished:
             break
         used += 1
         count = seen[site] = seen.get(site, 0) + 1
         if (count - 1) % step + 1 == thresholds[site, (count - 1) // step + 1]:
-            _cross(counter, target, used)
-            endings.extend([used] * (counter.ended - len(endings)))
-            released += counter.released[len(released) :]
-            released_at.extend([used] * (len(released) - len(released_at)))
-    found = Transcript(step, events[:used], tuple(endings), tuple(released), tuple(released_at))
+            _cross(watched, target, used)
+            endings.extend([used] * (watched.ended - len(endings)))
+            released_at.extend([used] * (len(watched.released) - len(released_at)))
+    found = Transcript(step, events[:used], tuple(endings), tuple(watched.released), tuple(released_at))
     if target is not None and found != target:
         raise Deviates
     return found
 
 
-def _cross(counter: CrossingCounter, target: Transcript | None, used: int) -> None:
+def _cross(watched: Watched, target: Transcript | None, used: int) -> None:
     try:
-        counter.crossing()
+        watched.crossing()
     except NeedsMore:  # the phases that have ended show already; other values might still change
-        if target is not None and counter.ended > bisect_right(target.endings, used):
+        if target is not None and watched.ended_now > bisect_right(target.endings, used):
             raise Deviates from None
         raise
 

@@ -129,7 +129,7 @@ def audit_randomly(
         own = rng.spawn("transcript", number)
         counter = mechanism.build(RandomSourceNoise(own.spawn("noise")))
         source = INPUTS[number % len(INPUTS)](sites, mechanism.shape.phases, step, own.spawn("feeder"))
-        transcript, thresholds = run_round(counter, source, step, own.spawn("thresholds"))
+        transcript, thresholds = run_round(counter, source, step, mechanism.shape.phases, own.spawn("thresholds"))
         ratios = LikelihoodRatios(law, transcript, thresholds)
         leaked = _leaked(mechanism, transcript, worst)
         blocks = _sample_blocks(ratios, leaked, blocks_each, own.spawn("blocks"))

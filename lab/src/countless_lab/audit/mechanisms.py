@@ -13,6 +13,7 @@ from countless.privacy.binary_mechanism import tree_levels
 from countless.privacy.guarantee import LeakMap, PartialDPGuarantee
 from countless.privacy.noise import Noise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
+from countless_lab.audit.defects import DEFECTS, UNSEEN
 from countless_lab.audit.inputs import CrossingCounter
 from countless_lab.audit.transcripts import PHASE_ENDINGS, Block, NoiseLaw, Transcript, leaked_blocks
 
@@ -204,6 +205,7 @@ MECHANISMS: dict[str, Callable[[PhasedShape], Mechanism]] = {
     "exact-after-twelve": _defect("exact-after-twelve", ExactAfter),
     "quiet-late-phases": _defect("quiet-late-phases", QuietLatePhases),
     "narrow-noise": _defect("narrow-noise", NarrowNoise),
+    **{name: _defect(name, code) for name, code in (DEFECTS | UNSEEN).items()},
 }
 
 

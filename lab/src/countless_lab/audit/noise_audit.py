@@ -1,43 +1,41 @@
 """A statistical audit of the stated law at any size: does the noise of played rounds have that law?
 
-The counter is fed crossings, so that each count and each release shows the noise behind it. By the stated law every
-such noise, put into its own distribution function, is uniform and independent of all others. The audit counts how often
-these numbers fall into intervals, how often two of one round are on the same side, and how often two rounds agree.
-Each count is binomial with a known probability, so its limits are exact.
+Each number that is counted here is binomial with a known probability if the law is true, so its limits are exact. The
+audit looks at the rounds in stages, so that a coarse defect costs few rounds.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from math import exp, inf, sqrt
+from math import inf
 from typing import NamedTuple
+
+import numpy as np
 
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
-from countless.privacy.noise import RandomSourceNoise
-from countless.privacy.thresholds import PhasedShape
 from countless_lab.audit.finding import AuditFinding, MaxRatio
-from countless_lab.audit.inputs import CrossingCounter
+from countless_lab.audit.inputs import Deviation
 from countless_lab.audit.mechanisms import Mechanism
-from countless_lab.audit.transcripts import NoiseLaw, log_at_most
+from countless_lab.audit.played_noise import Bits, Noises, PlayedRounds, play_rounds
 from countless_lab.confidence import quantile
 
-_BITS = 53
 BINS = 16
 ALL_PAIRS = 160  # up to so many noises of a round every two are compared, beyond that only neighbours
 NEIGHBOURS = 8
-
-
-class Deviation(Exception):
-    """A round that the stated law cannot give."""
+MODULI = range(2, 11)
+STAGES = (16, 4, 2, 1)  # the rounds are divided by these
+LEAST_ROUNDS = 8
+TAIL = 1 / 128
 
 
 class Statistic(NamedTuple):
-    """A count that is binomial by the law."""
+    """A count that is binomial by the law. There are many of pairs, and they share half of the risk."""
 
     name: str
     seen: int
     trials: int
     probability: float
+    pair: bool = False
 
 
 def audit_noise(mechanism: Mechanism, rounds: int, rng: RandomSource, confidence: float = 0.999) -> AuditFinding:
@@ -47,99 +45,146 @@ def audit_noise(mechanism: Mechanism, rounds: int, rng: RandomSource, confidence
     """
     if mechanism.law is None:
         raise InvalidParameter("mechanism", mechanism.name, "one that states the law of its noise")
-    worst, phases = MaxRatio(), mechanism.shape.phases
-    try:
-        uniforms = [_uniforms(mechanism, mechanism.law, rng.spawn("round", number)) for number in range(rounds)]
-    except Deviation as found:
-        worst.add(inf, str(found))
-        return worst.finding("noise", mechanism, "rounds", "one such round is enough")
-    statistics = list(_statistics(uniforms, phases))
-    risk = (1 - confidence) / (2 * len(statistics))
-    limits = {each: quantile(*each, risk) for each in {(trials, p) for _, _, trials, p in statistics}}
-    for name, seen, trials, probability in statistics:
-        low, high = limits[trials, probability]
-        text = f"{name}: {seen} of {trials}, by the law about {trials * probability:.4g}"
-        worst.add(0.0 if low <= seen <= high else inf, text)
-    off = 10 / sqrt(rounds * phases)  # the middle half of all noises: 6.8 standard deviations of 1.44/sqrt(n) each
-    power = (
-        f"{rounds} rounds: a noise that is missing or the same in every round, and scales that are all off by "
-        f"{off:.0%}, would have been seen; what shows in few rounds only would not"
-    )
+    worst = MaxRatio()
+    sizes = sorted({size for part in STAGES if (size := rounds // part) >= LEAST_ROUNDS} | {rounds})
+    played: list[PlayedRounds] = []
+    for number, size in enumerate(sizes):
+        have = played[-1].rounds if played else 0
+        try:
+            more = play_rounds(mechanism, mechanism.law, range(have, size), rng)
+        except Deviation as found:
+            worst.add(inf, str(found))
+            return worst.finding("noise", mechanism, "rounds", "one such round is enough")
+        played = [played[-1].joined(more) if played else more]
+        _compare(played[-1], (1 - confidence) / len(sizes), rng.spawn("stage", number), worst)
+        if worst.above(0):
+            break
+    power = f"{size} of at most {rounds} rounds were played; what they show of seeded defects is measured, see below"
     return worst.finding("noise", mechanism, "counts", power)
 
 
-def _uniforms(mechanism: Mechanism, law: NoiseLaw, rng: RandomSource) -> list[float]:
-    """One number for each threshold of the round, then one for each release."""
-    counts, released = _play(mechanism.build(RandomSourceNoise(rng.spawn("noise"))), mechanism.shape)
-    made = rng.spawn("uniforms")
-
-    def between(low: float, high: float) -> float:
-        return low + (high - low) * made.randbelow(1 << _BITS) / (1 << _BITS)
-
-    found = [between(1 - exp(law.open(count - 1)) if count else 0.0, 1 - exp(law.open(count))) for count in counts]
-    sums = [0, *released]
-    for node in range(1, len(sums)):
-        start = node - (node & -node)
-        noise = sums[node] - sums[start] - sum(counts[start:node])
-        found.append(between(*(exp(log_at_most(x, law.shape.tree_scale)) for x in (noise - 1, noise))))
-    return found
+def _compare(played: PlayedRounds, risk: float, rng: RandomSource, worst: MaxRatio) -> None:
+    statistics = list(_statistics(played, rng))
+    numbers = {pair: sum(each.pair is pair for each in statistics) for pair in (False, True)}
+    limits: dict[tuple[int, float, bool], tuple[int, int]] = {}
+    for name, seen, trials, probability, pair in statistics:
+        key = trials, probability, pair
+        if key not in limits:
+            limits[key] = quantile(trials, probability, risk / 4 / numbers[pair])
+        low, high = limits[key]
+        text = f"{name}: {seen} of {trials}, by the law about {trials * probability:.4g}"
+        worst.add(0.0 if low <= seen <= high else inf, text)
 
 
-def _play(counter: CrossingCounter, shape: PhasedShape) -> tuple[list[int], list[int]]:
-    """The crossings of each phase, and the values as they were when they were published."""
-    counts, released, count = [0] * counter.ended, list(counter.released), 0
-    limit = int(shape.phases * (shape.threshold + 50 * shape.threshold_scale + 50))
-    for _ in range(limit):
-        if len(released) != min(counter.ended, shape.phases - 1):
-            raise Deviation(f"{len(released)} values were released by the end of phase {counter.ended}")
-        if counter.finished:
-            return counts, released
-        counter.crossing()
-        count += 1
-        if counter.ended > len(counts):
-            counts += [count] + [0] * (counter.ended - len(counts) - 1)
-            count = 0
-        released += counter.released[len(released) :]
-    raise Deviation(f"a round had not ended after {limit} crossings")
+def _statistics(played: PlayedRounds, rng: RandomSource) -> Iterator[Statistic]:
+    kinds = (played.thresholds, played.releases) if played.releases.columns else (played.thresholds,)
+    for kind in kinds:
+        yield from _histogram(kind)
+        yield from _residues(kind)
+        for what, bits, p in _bits(kind):
+            yield from _columns(f"{kind.name}, {what}", bits, p)
+    if played.releases.columns:
+        yield from _sums(played)
+        yield from _parities(played)
+    yield from _after(played, np.random.default_rng(rng.randbelow(1 << 63)))
+    yield from _pairs_of_one_round(played)
+    yield from _two_rounds(played)
 
 
-def _statistics(rounds: Sequence[Sequence[float]], phases: int) -> Iterator[Statistic]:
-    names = [f"threshold {phase}" for phase in range(1, phases + 1)] + [f"release {n}" for n in range(1, phases)]
-    columns = list(zip(*rounds, strict=True))
-    for kind, some in (("thresholds", columns[:phases]), ("releases", columns[phases:])):
-        values = [value for column in some for value in column]
-        if values:
-            yield from _histogram(kind, values)
-    # One bit for each round: on the lower side, and in the middle half.
-    bits = {"side": [_bits(u < 0.5 for u in column) for column in columns]}
-    bits["middle"] = [_bits(abs(u - 0.5) < 0.25 for u in column) for column in columns]
-    for what, masks in bits.items():
-        for name, mask in zip(names, masks, strict=True):
-            yield Statistic(f"{name}, {what}", mask.bit_count(), len(rounds), 0.5)
-        for i, j in _pairs(len(masks), phases):
-            same = len(rounds) - (masks[i] ^ masks[j]).bit_count()
-            yield Statistic(f"{names[i]} and {names[j]}, same {what}", same, len(rounds), 0.5)
-    pairs = [
-        int(8 * one) == int(8 * other)
-        for number in range(0, len(rounds) - 1, 2)
-        for one, other in zip(rounds[number], rounds[number + 1], strict=True)
-    ]
-    if pairs:
-        yield Statistic("two rounds with the same noise, to an eighth", sum(pairs), len(pairs), 1 / 8)
+def _count(name: str, flags: Bits, p: float) -> Statistic:
+    return Statistic(name, int(flags.sum()), flags.size, p)
 
 
-def _histogram(kind: str, values: Sequence[float]) -> Iterator[Statistic]:
-    yield Statistic(f"all {kind}, middle", sum(abs(u - 0.5) < 0.25 for u in values), len(values), 0.5)
-    for edge in (1 / 128, 127 / 128):
-        tail = sum(u < edge if edge < 0.5 else u >= edge for u in values)
-        yield Statistic(f"all {kind}, tail at {edge:.3f}", tail, len(values), 1 / 128)
-    for number in range(BINS):
-        seen = sum(number <= BINS * u < number + 1 for u in values)
-        yield Statistic(f"all {kind}, part {number + 1} of {BINS}", seen, len(values), 1 / BINS)
+def _columns(name: str, flags: Bits, p: float) -> Iterator[Statistic]:
+    """For each place in the round, and for all together."""
+    yield _count(f"{name}, all", flags, p)
+    for column, seen in enumerate(flags.sum(axis=0), 1):
+        yield Statistic(f"{name}, {column}", int(seen), len(flags), p)
 
 
-def _bits(flags: Iterable[bool]) -> int:
-    return sum(1 << number for number, flag in enumerate(flags) if flag)
+def _bits(kind: Noises) -> Iterator[tuple[str, Bits, float]]:
+    zero, even = kind.law.pmf(0), kind.law.residue(0, 2)
+    yield "lower side", kind.uniform < 0.5, 0.5
+    yield "middle half", np.abs(kind.uniform - 0.5) < 0.25, 0.5
+    yield "zero", kind.values == 0, zero
+    yield "even", kind.values % 2 == 0, even
+
+
+def _histogram(kind: Noises) -> Iterator[Statistic]:
+    yield _count(f"{kind.name}, low tail", kind.uniform < TAIL, TAIL)
+    yield _count(f"{kind.name}, high tail", kind.uniform >= 1 - TAIL, TAIL)
+    for part in range(BINS):
+        yield _count(f"{kind.name}, part {part + 1} of {BINS}", (BINS * kind.uniform).astype(int) == part, 1 / BINS)
+
+
+def _residues(kind: Noises) -> Iterator[Statistic]:
+    for modulus in MODULI[1:]:
+        for residue in range(modulus):
+            flags = kind.values % modulus == residue
+            yield _count(f"{kind.name}, {residue} modulo {modulus}", flags, kind.law.residue(residue, modulus))
+
+
+def _sums(played: PlayedRounds) -> Iterator[Statistic]:
+    """Releases that are the exact sum, or have its last digit: given all before, this depends on one fresh noise."""
+    law = played.releases.law
+    rest = played.total_noise - played.releases.values
+    exact = played.as_uniform(played.total_noise == 0, law.pmfs(-rest))
+    yield from _columns("releases of the exact sum", exact < law.pmf(0), law.pmf(0))
+    for modulus in MODULI:
+        p = law.residues(modulus)[-rest % modulus]
+        same = played.as_uniform(played.total_noise % modulus == 0, p) < 1 / modulus
+        yield from _columns(f"releases that are the exact sum modulo {modulus}", same, 1 / modulus)
+
+
+def _parities(played: PlayedRounds) -> Iterator[Statistic]:
+    """Side or parity of a noise, compared with that of a count which is known before it is drawn."""
+    releases, thresholds = played.releases, played.thresholds
+    counts = {"phase": played.counts[:, :-1], "sum": played.sums, "node": played.node_sums}
+    for kind in (releases, thresholds.part(1)):
+        even = played.as_uniform(kind.values % 2 == 0, kind.law.residue(0, 2)) < 0.5
+        for what, bit in (("side", kind.uniform < 0.5), ("parity", even)):
+            for count, numbers in counts.items():
+                same = bit ^ (numbers % 2 == 0)
+                yield from _columns(f"{kind.name}, {what} and parity of the {count}", same, 0.5)
+
+
+def _after(played: PlayedRounds, random: np.random.Generator) -> Iterator[Statistic]:
+    """Noises after one that is in some part of its law, which a fresh noise does not depend on."""
+    thresholds, releases = played.thresholds, played.releases
+    last = releases.columns
+    relations = [(thresholds.part(0, -1), thresholds.part(1), "the threshold before")]
+    if last:
+        relations.append((thresholds.part(0, -1), releases, "the threshold of the phase"))
+        relations.append((releases, thresholds.part(1), "the release before"))
+    if last > 1:
+        relations.append((thresholds.part(0, last - 1), releases.part(1), "the threshold of the phase before"))
+        relations.append((releases.part(0, -1), releases.part(1), "the release before"))
+    for cause, kind, relation in relations:
+        if not kind.columns:
+            continue
+        parts = [(f"part {n + 1} of {BINS}", n / BINS, (n + 1) / BINS) for n in range(BINS)]
+        parts += [("the low tail", 0.0, TAIL), ("the high tail", 1 - TAIL, 1.0)]
+        bits = list(_bits(kind))
+        for part, low, high in parts:
+            chosen = (cause.uniform >= low) & (cause.uniform < high)
+            trials = max(1, round(chosen.size * (high - low)))  # fixed: what is missing is filled by the law itself
+            for what, flags, p in bits:
+                found = flags[chosen][:trials]
+                seen = int(found.sum()) + int((random.random(trials - found.size) < p).sum())
+                yield Statistic(f"{kind.name}, {what}, after {part} of {relation}", seen, trials, p)
+
+
+def _pairs_of_one_round(played: PlayedRounds) -> Iterator[Statistic]:
+    phases = played.thresholds.columns
+    names = [f"threshold {n + 1}" for n in range(phases)] + [f"release {n + 1}" for n in range(played.releases.columns)]
+    uniform = np.concatenate([played.thresholds.uniform, played.releases.uniform], axis=1)
+    some = list(_pairs(len(names), phases))
+    for what, flags in (("side", uniform < 0.5), ("middle", np.abs(uniform - 0.5) < 0.25)):
+        signs = 2.0 * flags - 1.0
+        agreeing = (np.rint(signs.T @ signs).astype(int) + played.rounds) // 2
+        for i, j in some:
+            name = f"{names[i]} and {names[j]}, same {what}"
+            yield Statistic(name, int(agreeing[i, j]), played.rounds, 0.5, pair=True)
 
 
 def _pairs(columns: int, phases: int) -> Iterator[tuple[int, int]]:
@@ -149,3 +194,11 @@ def _pairs(columns: int, phases: int) -> Iterator[tuple[int, int]]:
     for first in range(columns):
         yield from ((first, later) for later in range(first + 1, min(columns, first + NEIGHBOURS + 1)))
     yield from ((phase, phases + phase) for phase in range(phases - 1))
+
+
+def _two_rounds(played: PlayedRounds) -> Iterator[Statistic]:
+    both: Sequence[Noises] = (played.thresholds, played.releases)
+    eighths = np.concatenate([(8 * kind.uniform).astype(int) for kind in both], axis=1)
+    even = played.rounds // 2 * 2
+    if even:
+        yield _count("two rounds with the same noise, to an eighth", eighths[0:even:2] == eighths[1:even:2], 1 / 8)

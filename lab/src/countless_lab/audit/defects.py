@@ -1,0 +1,174 @@
+"""Seeded defects: code whose stated law and claim are those of the correct mechanism, to measure what audits find.
+
+Each breaks the claim, most of them without bound. `power` plays them; `UNSEEN` are some that the audits do not find.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+from countless.privacy.noise import Noise
+from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
+from countless.randomness import SeededRandom
+
+NARROW = "noise-1.25-too-small"
+
+
+class Sums(PhasedCounter):
+    """With the exact sums, for defects."""
+
+    def __init__(self, shape: PhasedShape, noise: Noise) -> None:
+        self.exact = [0]
+        self.counts: list[int] = []
+        self.chance = SeededRandom(noise.laplace(Fraction(10**9)))  # a source of its own for each round
+        super().__init__(shape, noise)
+
+    def _end_one(self) -> bool:
+        count, before = self._count, len(self.released)
+        ended = super()._end_one()
+        if ended:
+            self.counts.append(count)
+        if len(self.released) > before:
+            self.exact.append(self.exact[-1] + count)
+            self.released[-1] = self.altered(self.released[-1])
+        return ended
+
+    def altered(self, value: int) -> int:
+        """The value to publish in the place of the newest release."""
+        return value
+
+    def node_noise(self, value: int) -> int:
+        """The noise of the newest node, if `value` is released."""
+        number = len(self.released)
+        start = number - (number & -number)
+        base = self.released[start - 1] if start else 0
+        return value - base - (self.exact[number] - self.exact[start])
+
+
+class OneExactRelease(Sums):
+    """One release of each round, drawn by chance, that is the exact sum."""
+
+    def altered(self, value: int) -> int:
+        if not hasattr(self, "_chosen"):
+            self._chosen = 1 + self.chance.randbelow(max(1, self.shape.phases - 1))
+        return self.exact[-1] if len(self.released) == self._chosen else value
+
+
+class OneExactThreshold(Sums):
+    """One threshold of each round, drawn by chance, without noise."""
+
+    def _begin_phase(self) -> None:
+        super()._begin_phase()
+        if not hasattr(self, "_chosen"):
+            self._chosen = self.chance.randbelow(self.shape.phases)
+        if self.ended == self._chosen:
+            self._threshold = PrivateThreshold(self.shape.threshold, Fraction(0), self._noise)
+
+
+class SignTellsParity(Sums):
+    """A noise of each node whose sign says whether the count of the phase is odd."""
+
+    def altered(self, value: int) -> int:
+        noise = self.node_noise(value)
+        return value - noise + (-abs(noise) if self.counts[-1] % 2 else abs(noise))
+
+
+class EvenFromTheFifth(Sums):
+    """Even noise of every node from the fifth release on."""
+
+    def altered(self, value: int) -> int:
+        return value + self.node_noise(value) % 2 if len(self.released) >= 5 else value
+
+
+class LastDigit(Sums):
+    """Releases with the last digit of the exact sum."""
+
+    def altered(self, value: int) -> int:
+        return value - (value - self.exact[-1] + 5) % 10 + 5
+
+
+class QuietAfterALongPhase(Sums):
+    """No noise of the next threshold and of the release before it, after a phase that was four scales too long."""
+
+    def _begin_phase(self) -> None:
+        super()._begin_phase()
+        if self.long():
+            self._threshold = PrivateThreshold(self.shape.threshold, Fraction(0), self._noise)
+
+    def altered(self, value: int) -> int:
+        return value - self.node_noise(value) if self.long() else value
+
+    def long(self) -> bool:
+        return bool(self.counts) and self.counts[-1] >= self.shape.threshold + 4 * self.shape.threshold_scale
+
+
+class ReplacesReleases(Sums):
+    """The release before the last, replaced by its exact sum when a phase ends."""
+
+    def altered(self, value: int) -> int:
+        if len(self.released) >= 2:
+            self.released[-2] = self.exact[-2]
+        return value
+
+
+class AlwaysMoved(PhasedCounter):
+    """A crossing that always returns True."""
+
+    def crossing(self) -> bool:
+        super().crossing()
+        return True
+
+
+def too_small(factor: Fraction) -> Callable[[PhasedShape, Noise], PhasedCounter]:
+    """Scales that are all too small by this factor."""
+
+    def build(shape: PhasedShape, noise: Noise) -> PhasedCounter:
+        b1, b2 = shape.threshold_scale / factor, shape.tree_scale / factor
+        return PhasedCounter(replace(shape, threshold_scale=b1, tree_scale=b2), noise)
+
+    return build
+
+
+class SignOfOneNode(Sums):
+    """One noise of a release in each round, drawn by chance, whose sign says whether the count is odd."""
+
+    def altered(self, value: int) -> int:
+        if not hasattr(self, "_chosen"):
+            self._chosen = 1 + self.chance.randbelow(max(1, self.shape.phases - 1))
+        if len(self.released) != self._chosen:
+            return value
+        noise = self.node_noise(value)
+        return value - noise + (-abs(noise) if self.counts[-1] % 2 else abs(noise))
+
+
+class ThreeDependentNoises(Sums):
+    """A noise of the seventh release whose sign is the product of those of the third and the fifth."""
+
+    def altered(self, value: int) -> int:
+        if len(self.released) == 7:
+            positive = [self._side[number] for number in (3, 5)]
+            noise = self.node_noise(value)
+            return value - noise + (abs(noise) if positive[0] == positive[1] else -abs(noise))
+        if len(self.released) == 1:
+            self._side: dict[int, bool] = {}
+        self._side[len(self.released)] = self.node_noise(value) > 0
+        return value
+
+
+DEFECTS: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
+    "one-exact-release": OneExactRelease,
+    "one-exact-threshold": OneExactThreshold,
+    "sign-tells-parity": SignTellsParity,
+    "even-from-the-fifth": EvenFromTheFifth,
+    "last-digit": LastDigit,
+    "quiet-after-a-long-phase": QuietAfterALongPhase,
+    "replaces-releases": ReplacesReleases,
+    "always-moved": AlwaysMoved,
+    NARROW: too_small(Fraction(5, 4)),
+    "noise-1.1-too-small": too_small(Fraction(11, 10)),
+}
+UNSEEN: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
+    "sign-of-one-node": SignOfOneNode,
+    "three-dependent-noises": ThreeDependentNoises,
+    "noise-1.02-too-small": too_small(Fraction(51, 50)),
+}

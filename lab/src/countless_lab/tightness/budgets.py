@@ -1,0 +1,157 @@
+"""Budgets: the limit, refusals and messages. It knows only what a program knows of a `Budget` in one process."""
+
+from dataclasses import dataclass
+
+from countless.core.budget.hold import Hold
+from countless.errors import BudgetRefused
+from countless.inprocess.budget import Budget
+from countless.planning.budget import most_messages
+from countless_lab.tightness.search import Group, Ratios, Row, Run
+
+KINDS = 10
+WINDOW_S = 10.0
+MAX_SITES = 12
+
+
+@dataclass(frozen=True)
+class Setting:
+    limit: int
+    sites: int
+    slack: float
+    rolling: bool = False
+
+
+SETTINGS = (
+    Setting(10, 2, 0.0),
+    Setting(40, 2, 0.1),
+    Setting(100, 5, 0.05),
+    Setting(1000, 3, 0.0),
+    Setting(1000, 8, 0.01),
+    Setting(100_000, 10, 0.01),
+    Setting(10, 2, 0.0, rolling=True),
+    Setting(100, 3, 0.1, rolling=True),
+    Setting(1000, 2, 0.01, rolling=True),
+)
+ROWS = (
+    Row("C50", "C50", "units spent and held <= limit"),
+    Row("C51", "C51", "units left when w are refused <= max(slack limit, w - 1)"),
+    Row(
+        "C52",
+        "C52",
+        "messages for requests of one unit <= h (41.8 + 7.19 ln(1/s)) + 2, or less",
+        why="the bound lets each of the holders have a full share when every round begins; "
+        "no site can be full again before the others have spent theirs",
+    ),
+    Row("C70", "C70", "units taken in an interval as long as the window <= limit"),
+    Row("C71", "C71", "limit - units of the last 1.1 windows, when w are refused <= max(slack limit, w - 1)"),
+)
+
+
+class World:
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.now = 0.0
+        rolling = WINDOW_S if setting.rolling else None
+        clock = (lambda: self.now) if setting.rolling else None
+        self.budget = Budget(setting.limit, setting.sites, setting.slack, rolling=rolling, clock=clock)
+        self.taken: list[tuple[float, int]] = []
+        self.left = False
+        self.ratios: Ratios = dict.fromkeys((row.name for row in ROWS), 0.0)
+        self.holds: list[Hold] = []
+        self.asked: set[int | str] = set()
+        self.fixed = True  # no holds, and no site came or went
+
+    def take(self, kind: int, who: int, amount: int) -> None:
+        budget = self.budget
+        name = budget.sites[who % len(budget.sites)]
+        site = budget.site(name)
+        match kind:
+            case 0:
+                self._units(name, 1 + amount)
+            case 1:
+                self._units(name, site.room + 1)
+            case 2:
+                for each in budget.sites:
+                    self._units(each, 1)
+            case 3:
+                for each in budget.sites:
+                    self._units(each, budget.site(each).room)
+            case _ if amount >= 16:
+                self._units(name, 1)
+            case 4:
+                self._many(name, max(1, budget.limit // (1 + who)))
+            case 9:
+                self.now += amount / 8 if who % 4 else WINDOW_S
+            case 5 if not self.setting.rolling:
+                self._hold(name, 1 + amount % budget.limit)
+            case 6:
+                if self.holds:
+                    self.holds.pop(who % len(self.holds)).settle(0)
+            case 7:
+                if len(budget.sites) < MAX_SITES:
+                    budget.add_site()
+            case 8:
+                if len(budget.sites) > 1 and not self.holds:
+                    budget.remove_site(name)
+                    self.left = True
+        self.fixed = self.fixed and (kind < 4 or amount >= 16)
+        if self.setting.rolling:
+            return
+        self._note("C50", budget.spent + budget.held, self.setting.limit)
+        if self.fixed and self.asked:
+            most = most_messages(len(self.asked), budget.limit, self.setting.slack)
+            self._note("C52", budget.messages.total, most)
+
+    def _units(self, name: int | str, requests: int) -> None:
+        """Requests of one unit; those that fit the room of the site are taken at once."""
+        site = self.budget.site(name)
+        self.asked |= {name} if requests else set()
+        while requests > 0:
+            units = max(1, min(requests, site.room))
+            if not self._take(name, units):
+                return
+            requests -= units
+
+    def _many(self, name: int | str, units: int) -> None:
+        self._take(name, units)
+
+    def _take(self, name: int | str, units: int) -> bool:
+        if not self.budget.site(name).take(units):
+            self._refused(units)
+            return False
+        if self.setting.rolling:
+            self.taken.append((self.now, units))
+            self._note("C70", self._taken_since(self.now - WINDOW_S), self.setting.limit)
+        return True
+
+    def _taken_since(self, moment: float) -> int:
+        return sum(units for when, units in self.taken if when >= moment)
+
+    def _hold(self, name: int | str, units: int) -> None:
+        try:
+            self.holds.append(self.budget.site(name).reserve(units))
+        except BudgetRefused:
+            self._refused(units)
+
+    def _refused(self, units: int) -> None:
+        if self.setting.rolling:
+            name, left = "C71", self.setting.limit - self._taken_since(self.now - 1.1 * WINDOW_S)
+        else:
+            name, left = "C51", self.setting.limit - self.budget.spent - self.budget.held
+        allowed = max(self.setting.slack * self.setting.limit, units - 1)
+        if not self.left:
+            self._note(name, left if allowed else 2 * left, allowed or 1)
+
+    def _note(self, name: str, found: float, allowed: float) -> None:
+        if allowed:
+            self.ratios[name] = max(self.ratios[name], found / allowed)
+
+
+def play(run: Run) -> Ratios:
+    world = World(SETTINGS[run[0]])
+    for operation in run[1]:
+        world.take(*operation)
+    return world.ratios
+
+
+GROUP = Group(ROWS, len(SETTINGS), KINDS, play)
