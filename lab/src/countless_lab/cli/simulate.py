@@ -36,7 +36,7 @@ def simulate(
     alpha: Annotated[float, typer.Option(help="Allow this relative error, between 0 and 1/2.")] = 0.01,
     delta: Annotated[float, typer.Option(help="Accept this probability that the bound ever fails.")] = 0.05,
     events: Annotated[str | None, typer.Option(help="Count this many events, such as 1e9.")] = None,
-    stream: Annotated[str, typer.Option(help=f"Draw traffic from: {', '.join(STREAMS)}.")] = "uniform",
+    stream: Annotated[str, typer.Option(help=f"Stream: {', '.join(STREAMS)}.")] = "uniform",
     trace: Annotated[
         Path | None, typer.Option(help="Replay this traffic instead, a CSV or CSV.gz with t,site.")
     ] = None,
