@@ -308,9 +308,15 @@ class Client(LocalState):
         A rule that is missing is logged once, with the command that creates it.
         """
         require_seconds("timeout", timeout)
-        return self._disabled or (
-            self._expected_rules.check(self.budget, timeout) and (self.connected or self._thread is None)
-        )
+        if self._disabled:
+            return True
+        deadline = monotonic() + timeout
+        if not self._expected_rules.check(self.budget, timeout):
+            return False
+        try:
+            return self.flush(max(0.0, deadline - monotonic()))
+        except CounterRefused:  # it answers
+            return True
 
     def together(self, *budgets: ClientBudget) -> "BudgetGroup":
         """Spend from several budgets at once (a key, its team, its organisation): all admit, or none is charged.
