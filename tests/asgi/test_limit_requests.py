@@ -188,6 +188,18 @@ def test_request_with_an_empty_key_is_a_bad_request(budget: str) -> None:
     assert (answer.status_code, answer.json()["title"], client.made) == (400, title, {})
 
 
+def test_cost_that_is_no_number_of_units_is_a_bad_request_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(name: str) -> Reason:
+        raise InvalidParameter("n", -1, "an integer of at least 1")
+
+    answer = limited(Client(refuse), cost=lambda scope: -1).get("/")
+    assert (answer.status_code, answer.json()["title"]) == (
+        400,
+        "the cost of this request must be an integer of at least 1",
+    )
+    assert "budget=all reason=invalid: n = -1 is not allowed" in caplog.text
+
+
 def test_header_key_is_a_hash_because_names_of_budgets_are_not_secret() -> None:
     key = header_key("X-API-Key")
     assert key({"headers": [(b"x-api-key", b"secret")]}) == "2bb80d537b1da3e3"

@@ -31,7 +31,7 @@ ROWS = [(group, row) for group, (made, _) in GROUPS.items() for row in made.rows
 
 
 class Mutant(NamedTuple):
-    """A text of a method that is replaced by another, and the rows that may find it within so many runs."""
+    """A text of a method that is replaced by another, and the rows that may find it within a number of runs."""
 
     group: str
     rows: str

@@ -111,7 +111,7 @@ class Limit:
             self._expect_rule(client)
 
     def _expect_rule(self, client: Client) -> None:
-        client.counter(self._counter)
+        client.counter(self._counter)  # raises here if the name is wrong
         client._expected_rules.add(self._rule, self._command)
 
     def client(self) -> Client:
@@ -215,7 +215,9 @@ class Limit:
         reason = reason_of(problem)
         headers: Headers = []
         if reason == INVALID:
-            title = f"the name of the budget of this request must be {getattr(problem, 'allowed', '')}"
+            of_cost = getattr(problem, "parameter", "") == "n"
+            what = "cost" if of_cost else "name of the budget"
+            title = f"the {what} of this request must be {getattr(problem, 'allowed', '')}"
             return _refusal(400, {"type": "about:blank", "title": title}, headers)
         retry: float | None
         if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:

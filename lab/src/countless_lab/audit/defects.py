@@ -1,4 +1,4 @@
-"""Seeded defects: code whose stated law and claim are those of the correct mechanism, to measure what audits find.
+"""Seeded defects: code that states the law and claim of the correct mechanism, to measure what audits find.
 
 Each breaks the claim, most of them without bound. `power` plays them; `UNSEEN` are some that the audits do not find.
 """

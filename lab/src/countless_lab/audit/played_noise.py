@@ -141,7 +141,7 @@ def _play(counter: CrossingCounter, shape: PhasedShape) -> tuple[list[int], list
 def _noises(counts: Numbers, released: Numbers, law: NoiseLaw, random: np.random.Generator) -> PlayedRounds:
     shape = law.shape
     thresholds = Law(Fraction(shape.threshold_scale))
-    least = 0 if law.start_test else 1  # a count of so many shows only that the threshold was not larger
+    least = 0 if law.start_test else 1  # a phase that ends at this count shows only that the threshold was not larger
     if counts.min() < least:
         raise Deviation("a phase ended before its first crossing")
     values = counts - shape.threshold

@@ -29,8 +29,8 @@ WIDE = PhasedShape(phases=4, threshold=5, threshold_scale=Fraction(2), tree_leng
 # For a delta, which takes many transcripts to estimate: they are short.
 SHORT = PhasedShape(phases=1, threshold=4, threshold_scale=Fraction(5, 4), tree_length=1, tree_scale=Fraction(1))
 SHORT_WINDOW, SHORT_TAPES = 12, 150  # so many transcripts for each one of the others
-PLAYS_PER_ROUND = 2.5  # one round of the size of the plan for so many small ones
-STATISTICAL = 6  # so many audits, at most, may reject a true claim by chance: they share the risk
+PLAYS_PER_ROUND = 2.5  # small rounds for one of the size of the plan
+STATISTICAL = 6  # the largest number of audits that may reject a true claim by chance: they share the risk
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def measure_power(
     rng: RandomSource,
     config: AuditConfig = DEFAULT_CONFIG,
 ) -> int:
-    """In how many of so many runs the audits reject the named mechanism."""
+    """Count the runs in which the audits reject the named mechanism."""
     found = 0
     for number in range(runs):
         own = rng.spawn("power", name, number)

@@ -8,7 +8,7 @@ from countless_lab.tightness.search import ABOVE, search, shortest
 
 parser = argparse.ArgumentParser("python -m countless_lab.tightness", description=__doc__)
 parser.add_argument("groups", nargs="*", help=f"default: all of {', '.join(GROUPS)}")
-parser.add_argument("--scale", type=float, default=1.0, help="play so many times the usual number of runs")
+parser.add_argument("--scale", type=float, default=1.0, help="multiply the usual number of runs")
 parser.add_argument("--seed", type=int, default=1)
 options = parser.parse_args()
 broken = False

@@ -62,7 +62,7 @@ class Found:
 
 
 def search(group: Group, runs: int, seed: int, *, first: bool = False) -> list[Found]:
-    """The worst ratios of so many runs; with `first`, those up to the first that is above its bound."""
+    """The worst ratios of these runs; with `first`, of the runs up to the first one above its bound."""
     found = {row.name: Found(row) for row in group.rows}
     rng = SeededRandom(seed)
     for number, run in enumerate(_runs(group, found, runs, rng)):
