@@ -11,6 +11,7 @@ from countless.errors import (
     BudgetRefused,
     CounterRefused,
     CountlessError,
+    HoldExpired,
     InvalidParameter,
     InvariantBroken,
     LimitExceeded,
@@ -43,6 +44,7 @@ RAISED = (
     Starved("no answer"),
     Unreachable("no connection"),
     UnknownBudget("api", "no such budget"),
+    HoldExpired("api", 7),
     InvariantBroken("count fell"),
     MissingExtra("plotly", "figures", "countless-lab"),
 )

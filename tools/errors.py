@@ -46,6 +46,7 @@ WHEN_AND_REMEDY = {
     "LimitExceeded": ("not enough of the budget is left", "retry after `retry_after` seconds, or refuse the request"),
     "Starved": ("the coordinator did not answer within `wait`", "retry, or wait longer; look at its load"),
     "Unreachable": ("there is no connection to the coordinator", "[restore the connection](../operate/failures.md)"),
+    "HoldExpired": ("a hold was settled after `expires_in`", "settle sooner, or give a longer one"),
     "UnknownBudget": ("the coordinator has no such budget", "`countless budget create`"),
     "InvariantBroken": ("Countless has a bug", "report it, with the seed if there is one"),
     "MissingExtra": ("an optional dependency is missing", "install the extra in the message"),

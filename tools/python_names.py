@@ -73,7 +73,7 @@ ATTRIBUTES: dict[str, dict[str, str]] = {
         "verdict": "`possibly` or `certainly`; None while the total is certainly below the threshold.",
         "last_error": "Why no answers arrive; None while they do.",
     },
-    "Hold": {"units": "How many units it holds."},
+    "Hold": {"units": "How many units it holds.", "expires_in": "Seconds; None: never."},
     "CountingSite": {"add": "", "inc": "The same as `add`."},
     "Family": {"name": "Its name."},
     "LabelSite": {"inc": "The same as `add`."},

@@ -14,6 +14,7 @@ CountlessError
 │   ├── Starved                     ... because the coordinator did not answer in time
 │   ├── Unreachable                 ... because there is no connection to the coordinator
 │   └── UnknownBudget               ... because the coordinator has no such budget
+├── HoldExpired                     a hold was settled too late: all its units count as spent
 ├── InvariantBroken                 a bug in Countless: please report it with the seed
 └── MissingExtra (ImportError)      an optional dependency is missing; the message names the extra
 """
@@ -153,6 +154,19 @@ class UnknownBudget(BudgetRefused):
     def __init__(self, budget: str, reason: str) -> None:
         super().__init__(f"budget {budget!r} rejected by the coordinator: {reason}")
         self.budget = budget
+
+
+class HoldExpired(CountlessError):
+    """A hold was settled after it had expired. Nothing has changed: all its units count as spent, or as returned if
+    the budget limits what runs at the same time.
+    """
+
+    def __init__(self, budget: str, units: int) -> None:
+        super().__init__(
+            f"the hold of {units} units of budget {budget!r} has expired: settle sooner, or give expires_in"
+        )
+        self.budget = budget
+        self.units = units
 
 
 class InvariantBroken(CountlessError):

@@ -75,7 +75,7 @@ def test_refusal_of_a_budget_with_periods_has_the_time_to_retry(server: Server, 
 def test_reserved_units_are_settled_and_the_rest_is_free_again(server: Server, agent: Agent) -> None:
     create(server, "tokens", 100)
     status, hold = post(agent, "tokens", "reserve", n=80)
-    assert (status, hold["decision"], hold["units"], hold["expires_in"]) == (200, "allowed", 80, 60.0)
+    assert (status, hold["decision"], hold["units"], hold["expires_in"]) == (200, "allowed", 80, 600.0)
     assert post(agent, "tokens", "reserve", n=21)[0] == 429
     settlement = {"hold": hold["hold"], "used": 30}
     assert post(agent, "tokens", "settle", **settlement) == (200, {"spent": 30, "returned": 50})

@@ -48,7 +48,7 @@ def test_admitted_request_gets_the_fields_of_the_draft() -> None:
 def test_available_quota_of_an_admitted_request_is_at_least_one() -> None:
     """A caller that obeys the field must not stop while other replicas have units."""
     client = Client(always(Reason.ALLOWED))
-    client.budget("all").remaining = 0
+    client.budget("all").left = 0
     assert limited(client).get("/").headers["ratelimit"].startswith('"default";r=1;t=')
 
 

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.calendar import Calendar
-from countless.core.periods.site import MAX_BUDGET_MARGIN_S, SitePeriods
+from countless.core.periods.site import BUDGET_LEADS_S, SitePeriods
 
 NOW = 30_000_000  # a minute, by its number
 
 
 def periods(spread: float = 0.0) -> SitePeriods[int]:
     """The state of a period is its number."""
-    return SitePeriods(Calendar("minute"), int, spread, MAX_BUDGET_MARGIN_S)
+    return SitePeriods(Calendar("minute"), int, spread, BUDGET_LEADS_S)
 
 
 def enter(site: SitePeriods[int], now: float) -> list[int]:
@@ -82,7 +82,7 @@ def test_every_state_is_kept_or_returned_to_be_handed_in_whatever_the_clock_does
         assert len([period for period in site.states if period < site.period]) <= 1
 
 
-@pytest.mark.parametrize(("spread", "second"), [(0.0, 58.5), (1.0, 54.0)])
+@pytest.mark.parametrize(("spread", "second"), [(0.0, 40.0), (1.0, 20.0)])
 def test_next_period_is_prepared_once_before_it_begins(spread: float, second: float) -> None:
     site = periods(spread)
     enter(site, at(NOW))
@@ -100,16 +100,16 @@ def test_next_period_is_prepared_once_before_it_begins(spread: float, second: fl
 def test_period_that_is_not_needed_is_not_prepared_and_the_one_after_it_is_considered_in_time() -> None:
     site = periods(spread=1.0)
     enter(site, at(NOW))
-    assert site.prepare(at(NOW, 54), never) is None
-    assert site.seconds_to_prepare(at(NOW, 54)) == pytest.approx(60.0)
+    assert site.prepare(at(NOW, 20), never) is None
+    assert site.seconds_to_prepare(at(NOW, 20)) == pytest.approx(60.0)
     assert sorted(site.states) == [NOW]
 
 
-@pytest.mark.parametrize(("per", "margin_s"), [("minute", 6.0), ("hour", 60.0), ("day", 60.0), ("month", 60.0)])
-def test_margin_of_a_budget_is_a_tenth_of_a_period_and_at_most_a_minute(per: str, margin_s: float) -> None:
-    site = SitePeriods(Calendar(per), int, 1.0, MAX_BUDGET_MARGIN_S)
+@pytest.mark.parametrize(("per", "lead_s"), [("minute", 40.0), ("hour", 120.0), ("day", 120.0), ("month", 120.0)])
+def test_period_of_a_budget_is_prepared_long_before_the_edge(per: str, lead_s: float) -> None:
+    site = SitePeriods(Calendar(per), int, 1.0, BUDGET_LEADS_S)
     site.enter(0.0)
-    assert site.seconds_to_prepare(0.0) == site.ends_at - margin_s
+    assert site.seconds_to_prepare(0.0) == site.ends_at - lead_s
 
 
 def test_without_a_calendar_there_is_one_period_that_does_not_end() -> None:

@@ -49,17 +49,18 @@ from tools.python_names import SAME
 NOW = datetime(2026, 11, 18)
 RATE = Rate("a", "5m", 1.0, 1.0, 1.0, "exact", None)
 PUBLIC_NAMES = {
-    "Client": "aanswer answer budget close connected counter distribution flush "
+    "Client": "aanswer answer budget close connected counter distribution expired_holds flush "
     "last_error quantile rate ready rolling site together top watch window",
     "Counter": "add count count_calls count_exceptions inc labels name overflow_count",
     "ClientDistribution": "count name observe",
-    "ClientBudget": "aacquire acquire areserve atake name overdraft remaining reserve resets_at retry_after rule take",
+    "ClientBudget": "aacquire acquire areserve atake left name overdraft "
+    "remaining reserve resets_at retry_after rule take",
     "BudgetGroup": "aacquire acquire areserve atake reserve take",
     "Watch": "close last_error verdict wait",
     "Exceptions": "",
     "Decision": "reason retry_after",
-    "Hold": "settle units",
-    "Slot": "release settle units",
+    "Hold": "expires_in settle units",
+    "Slot": "expires_in release settle units",
     "AsyncHold": "",
     "Reader": "answer quantile rate rolling top window",
     "BudgetRule": "anchor calendar kind lease limit max_names on_loss on_unreachable per rolling slack template tz",

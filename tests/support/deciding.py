@@ -20,7 +20,7 @@ class Budget:
         self.name = name
         self.rule = rule
         self.resets_at = None if rule.per is None else time() + 17
-        self.remaining = 41
+        self.left = 41
         self.taken: list[int] = []
         self._decide = decide
 

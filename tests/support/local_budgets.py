@@ -29,7 +29,18 @@ class RecordingBudget:
         new_local = in_memory if kind == "plain" else self._new_durable
         self.waited = Event()  # a request has waited for the coordinator
         self.connected: Callable[[], bool] = lambda: True
-        link = BudgetLink(self._send, lambda: self.connected(), lambda number: self.waited.set(), new_local)
+        self.now = 1000.0  # by the steady clock
+        self.looked_after = 0
+        self.expired = 0
+        link = BudgetLink(
+            self._send,
+            lambda: self.connected(),
+            lambda number: self.waited.set(),
+            new_local,
+            steady_clock=lambda: self.now,
+            look_after=self._look_after,
+            count_expired=self._count_expired,
+        )
         self.budget = BudgetPart(TOKENS.name, SITE, self.lock, link)
         self.grant(limit)
 
@@ -51,6 +62,12 @@ class RecordingBudget:
     def receive(self, item: BudgetDownItem) -> None:
         with self.lock:
             self.budget.receive(item)
+
+    def _look_after(self, name: str) -> None:
+        self.looked_after += 1
+
+    def _count_expired(self) -> None:
+        self.expired += 1
 
     def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self.sent += [item for item in items if isinstance(item, Ask)]

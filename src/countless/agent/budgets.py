@@ -1,7 +1,8 @@
 """Budgets over HTTP, for programs in any language: `POST /api/v1/budgets/{name}/take`, `reserve` and `settle`."""
 
-from asyncio import get_running_loop
+from asyncio import TimerHandle, get_running_loop
 from collections import Counter as Tally
+from collections.abc import Callable
 from math import ceil
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from countless.core.budget.decision import Reason
 from countless.errors import BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget, Unreachable
 
 MAX_WAIT_S = 60.0
-HOLD_S, MAX_HOLD_S = 60.0, 86_400.0
+MAX_HOLD_S = 86_400.0
 _REFUSALS = {
     Reason.EXHAUSTED: (429, "not enough is left"),
     Reason.STARVED: (503, "the coordinator did not answer in time"),
@@ -40,7 +41,7 @@ class Take(Struct, forbid_unknown_fields=True):
 class Reserve(Struct, forbid_unknown_fields=True):
     n: Amount
     wait: Wait = WAIT_S
-    expires_in: Annotated[float, Meta(gt=0, le=MAX_HOLD_S)] = HOLD_S
+    expires_in: Annotated[float, Meta(gt=0, le=MAX_HOLD_S)] | None = None
 
 
 class Settle(Struct, forbid_unknown_fields=True):
@@ -63,7 +64,7 @@ class AgentBudgets:
     def __init__(self, client: Client) -> None:
         self.decisions: Tally[Reason] = Tally(dict.fromkeys(Reason, 0))
         self.starved_s = 0.0  # that requests waited, all of them in vain
-        self.holds = Holds()
+        self.holds = Holds(_call_later)
         self._client = client
 
     async def take(self, request: Request) -> Response:
@@ -87,7 +88,7 @@ class AgentBudgets:
         budget = self._find(request)
         self.holds.require_place()
         try:
-            hold = await budget.areserve(body.n, body.wait)
+            hold = await budget.areserve(body.n, body.wait, body.expires_in)
         except UnknownBudget as problem:
             raise Refused(str(problem), 404) from problem
         except InvalidParameter as problem:
@@ -95,11 +96,11 @@ class AgentBudgets:
         except BudgetRefused as refusal:
             return self._refusal(budget, _REASONS[type(refusal)], body)
         self.decisions[Reason.ALLOWED] += 1
-        identity = self.holds.add(budget.name, hold, body.expires_in, get_running_loop().call_later)
-        return json({"decision": Reason.ALLOWED, "hold": identity, "units": body.n, "expires_in": body.expires_in})
+        identity = self.holds.add(budget.name, hold)
+        return json({"decision": Reason.ALLOWED, "hold": identity, "units": body.n, "expires_in": hold.expires_in})
 
     async def settle(self, request: Request) -> Response:
-        """End a hold. The same request again has the same answer, until the hold would have expired."""
+        """End a hold. The same request again has the same answer, for a minute."""
         body = await read_body(request, _decode_settle, _SETTLE)
         returned = self.holds.settle(request.path_params["name"], body.hold, body.used)
         return json({"spent": body.used, "returned": returned})
@@ -121,3 +122,7 @@ class AgentBudgets:
             return json(content, status)
         seconds = ceil(retry_after)
         return json({**content, "retry_after": seconds}, status, retry_after=str(seconds))
+
+
+def _call_later(seconds: float, function: Callable[[str], None], identity: str) -> TimerHandle:
+    return get_running_loop().call_later(seconds, function, identity)

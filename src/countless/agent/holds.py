@@ -1,16 +1,25 @@
-"""Units that programs have reserved over HTTP.
+"""Units that programs have reserved over HTTP, by the ids that they settle them with.
 
-A program may vanish before it says what it has used, so every hold expires. Its units count as spent then, because they
-may have been used. A settled hold is remembered until its time is over, so that a request may be repeated.
+A settled hold is remembered for a while, so that a request may be repeated.
 """
 
 from collections.abc import Callable
 from secrets import token_hex
+from typing import Protocol
 
 from countless.agent.bodies import Refused
 from countless.core.budget.hold import Hold
+from countless.errors import HoldExpired
 
 MAX_HOLDS = 10_000  # open, or settled a short time ago
+REPEATED_S = 60.0
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[..., Timer]  # call_later(seconds, function, argument) calls it from the same thread
 
 
 class _Entry:
@@ -18,13 +27,12 @@ class _Entry:
         self.budget = budget
         self.hold = hold
         self.used: int | None = None  # once it is settled
+        self.timer: Timer | None = None  # it is forgotten then
 
 
 class Holds:
-    """The holds by their ids. `call_later(seconds, function)` calls it from the same thread."""
-
-    def __init__(self) -> None:
-        self.expired = 0
+    def __init__(self, call_later: CallLater) -> None:
+        self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
 
     def __len__(self) -> int:
@@ -32,32 +40,40 @@ class Holds:
 
     def require_place(self) -> None:
         if len(self._entries) >= MAX_HOLDS:
-            raise Refused(f"the agent has {MAX_HOLDS} holds, and takes no more until some have expired", 503)
+            raise Refused(f"the agent has {MAX_HOLDS} holds, and takes no more until some are settled or expired", 503)
 
-    def add(self, budget: str, hold: Hold, expires_in_s: float, call_later: Callable[..., object]) -> str:
+    def add(self, budget: str, hold: Hold) -> str:
         """The id of the hold."""
         identity = token_hex(16)
-        self._entries[identity] = _Entry(budget, hold)
-        call_later(expires_in_s, self._expire, identity)
+        entry = self._entries[identity] = _Entry(budget, hold)
+        if hold.expires_in is not None:
+            entry.timer = self._call_later(hold.expires_in, self._forget, identity)
         return identity
 
     def settle(self, budget: str, identity: str, used: int) -> int:
         """End a hold; the units that are free again. The same request again has the same answer."""
         entry = self._entries.get(identity)
         if entry is None or entry.budget != budget:
-            raise Refused(f"budget {budget!r} has no such hold: if it has expired, its units count as spent", 404)
+            raise _no_hold(budget)
         units = entry.hold.units
         if entry.used is None:
             if used > units:
                 raise Refused(f"used = {used} is not allowed: it must be from 0 to {units}, the units of the hold")
-            entry.hold.settle(used)
+            try:
+                entry.hold.settle(used)
+            except HoldExpired:
+                raise _no_hold(budget) from None
             entry.used = used
+            if entry.timer is not None:
+                entry.timer.cancel()
+            self._call_later(REPEATED_S, self._forget, identity)
         elif entry.used != used:
             raise Refused(f"the hold was settled before, with used = {entry.used}", 409)
         return units - used
 
-    def _expire(self, identity: str) -> None:
-        entry = self._entries.pop(identity)
-        if entry.used is None:
-            self.expired += 1
-            entry.hold.settle(entry.hold.units)
+    def _forget(self, identity: str) -> None:
+        del self._entries[identity]
+
+
+def _no_hold(budget: str) -> Refused:
+    return Refused(f"budget {budget!r} has no such hold: if it has expired, its units count as spent", 404)

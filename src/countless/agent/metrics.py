@@ -47,9 +47,11 @@ class AgentCollector(Collector):
         yield CounterMetricFamily(
             "countless_budget_starved_seconds", "Seconds that starved requests waited.", budgets.starved_s
         )
-        yield GaugeMetricFamily("countless_agent_holds", "Holds that have not expired.", len(budgets.holds))
+        yield GaugeMetricFamily(
+            "countless_agent_holds", "Holds that are open, or were settled in the last minute.", len(budgets.holds)
+        )
         yield CounterMetricFamily(
-            "countless_agent_holds_expired", "Holds that were not settled: spent.", budgets.holds.expired
+            "countless_agent_holds_expired", "Holds not settled in time: spent.", self._agent.client.expired_holds
         )
 
     def _sockets(self) -> Iterable[Metric]:

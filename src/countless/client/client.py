@@ -170,6 +170,11 @@ class Client(LocalState):
         with self._lock:  # a child that does not know of its fork has the parent's session
             return self._loop.connected
 
+    @property
+    def expired_holds(self) -> int:
+        """Holds of budgets that expired before they were settled."""
+        return self._expired_holds
+
     def counter(
         self,
         name: str,

@@ -72,6 +72,7 @@ class LocalState:
         self._families: dict[Key, LocalFamily] = {}  # and distributions; and windows of both
         self._members: dict[Key, AnyMember] = {}  # of these, as sessions need them
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
+        self._expired_holds = 0
         self._left = False  # the program has closed the client: a later `add` raises
         self._origin = Origin.MEMORY if state_dir is None else Origin.FILE
         self._new_incarnation()
@@ -194,6 +195,8 @@ class LocalState:
                 clock=self._wall_clock,
                 steady_clock=self._clock,
                 contact=partial(self._contact_of, key),
+                look_after=self._look_after_budget,
+                count_expired=self._count_expired,
             )
             part = self._budgets[name] = BudgetPart(name, self._loop.site_id_for(key), self._lock, link)
             self._loop.add_budget(name)
@@ -234,6 +237,12 @@ class LocalState:
 
     def _contact_of(self, budget: Key) -> float:
         return self._loop.contact_of(budget)
+
+    def _look_after_budget(self, budget: str) -> None:
+        self._loop.look_after_budget(Key(BUDGET, budget))
+
+    def _count_expired(self) -> None:
+        self._expired_holds += 1
 
     def _count_waiter(self, number: int) -> None:
         self._loop.waiters += number

@@ -170,9 +170,9 @@ class BudgetRateLimiter(RateLimiter):
         return True
 
     def get_window_stats(self, item: RateLimitItem, *identifiers: str) -> WindowStats:
-        """The time at which there will be more, if known, and the units that this process admits without asking."""
+        """The time at which there will be more, if known, and the units left: at least 1 until a hit is refused."""
         budget = self._budgets.budget(budget_name(item, *identifiers, rule=self.expected_rule(item)))
-        return WindowStats(time() + (budget.retry_after() or 0.0), budget.remaining)
+        return WindowStats(time() + (budget.retry_after() or 0.0), budget.left)
 
     def _compare(self, expected: ExpectedRule, item: RateLimitItem, rule: BudgetRule | None) -> None:
         if rule is None or expected.name in self._differing:

@@ -198,8 +198,8 @@ class Limit:
             raise problem
 
     def headers(self, budget: ClientBudget) -> Headers:
-        """The `RateLimit` fields of the answer to a request that was admitted. Other processes may have more left."""
-        return self._headers(budget, max(1, budget.remaining))
+        """The `RateLimit` fields of the answer to a request that was admitted."""
+        return self._headers(budget, max(1, budget.left))
 
     def _headers(self, budget: ClientBudget, available: int) -> Headers:
         rule = budget.rule

@@ -96,9 +96,9 @@ def stream() -> Stream:
 
 
 def test_units_of_the_next_period_are_asked_for_before_it_begins(stream: Stream) -> None:
-    stream.wait_until(53.9)
+    stream.wait_until(19.9)
     assert stream.take_sent() == []
-    stream.wait_until(58.6)
+    stream.wait_until(40.1)
     assert stream.take_sent() == [Ask(tokens(MINUTE + 1), 0, 1, 0, 0, 0, 1)]
     stream.receive(Grant(tokens(MINUTE + 1), 0, 20))
     stream.wait_until(61)

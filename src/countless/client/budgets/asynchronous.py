@@ -4,17 +4,15 @@ Attempts take the client's lock, as counting does: it is never held while anythi
 """
 
 from asyncio import Event, get_running_loop, timeout
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import suppress
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic
 
-from countless.client.budgets.requests import Request, Waiter, refusal
+from countless.client.budgets.holds import require_expires_in
+from countless.client.budgets.requests import HoldType, Request, Waiter, refusal
 from countless.core.budget.decision import Decision
-from countless.core.budget.hold import Hold
 from countless.core.parameters import require_seconds
-
-HoldType = TypeVar("HoldType", bound=Hold)
 
 
 async def decide_async(request: Request, wait: float) -> Decision:
@@ -53,18 +51,20 @@ async def _is_set(event: Event, wait: float) -> bool:
 class AsyncHold(Generic[HoldType]):
     """A hold that is not there yet: `async with` or `await` it."""
 
-    def __init__(self, request: Request, n: int, wait: float, make: Callable[..., HoldType]) -> None:
+    def __init__(self, request: Request, n: int, wait: float, kind: type[HoldType], expires_in: float | None) -> None:
+        require_expires_in(expires_in)
         self._request = request
         self._n = n
         self._wait = wait
-        self._make = make
+        self._kind = kind
+        self._expires_in = expires_in
         self._hold: HoldType | None = None
 
     async def _reserve(self) -> HoldType:
         decision = await decide_async(self._request, self._wait)
         if not decision:
             raise refusal(self._request.budget, decision, self._n, self._wait)
-        return self._make(self._n, self._request.settle)
+        return self._request.hold(self._kind, self._n, self._expires_in)
 
     def __await__(self) -> Generator[None, None, HoldType]:
         return self._reserve().__await__()

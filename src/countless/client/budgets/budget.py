@@ -14,20 +14,21 @@ from threading import RLock
 from time import time
 from typing import NamedTuple, TypeVar
 
+from countless.client.budgets.holds import HOLD_S, Expiries, OpenHold, Settle
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
-from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, Waiter
+from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, HoldType, Waiter
 from countless.client.budgets.spendable import Spendable
 from countless.client.reentrant import Reentrant
 from countless.clock import steady_clock
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
-from countless.core.budget.rule import OVERDRAFT, WAIT, BudgetRule
+from countless.core.budget.rule import IN_FLIGHT, OVERDRAFT, WAIT, BudgetRule
 from countless.core.budget.site import ALLOWED as ADMITTED
 from countless.core.budget.site import Taken, Verdict
 from countless.core.messages import SiteId
 from countless.core.parameters import require_seconds
-from countless.errors import AboveLimit, InvalidParameter, UnknownBudget
+from countless.errors import AboveLimit, HoldExpired, InvalidParameter, UnknownBudget
 from countless.wire.budget_rule import rule_of
 from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
 
@@ -58,8 +59,10 @@ class BudgetLink(NamedTuple):
     new_local: NewLocal = in_memory  # for an incarnation of this process
     disabled: bool = False  # nothing is ever sent, and every request is allowed
     clock: Callable[[], float] = time  # it decides to which period a request belongs
-    steady_clock: Callable[[], float] = steady_clock  # of rolling budgets
+    steady_clock: Callable[[], float] = steady_clock  # of rolling budgets, and of holds
     contact: Callable[[], float] = lambda: inf  # when, by this clock, the last frame was sent that was answered
+    look_after: Callable[[str], None] = lambda name: None  # ask the budget now when its next tick is due
+    count_expired: Callable[[], None] = lambda: None  # a hold has expired
 
 
 class BudgetPart(Spendable):
@@ -77,6 +80,7 @@ class BudgetPart(Spendable):
             self._local.units = repeat(True)
         self._changes = Reentrant()  # while one is under way, no request is decided
         self._waiters: dict[Waiter, None] = {}  # in the order in which they came
+        self._holds = Expiries()
         self._rejections = 0
         self._rejection = ""  # the reason of the last one
         self._unusable = ""  # why this process cannot follow the rule of the budget
@@ -94,6 +98,12 @@ class BudgetPart(Spendable):
         with self._lock:
             self._enter()
             return self._local.remaining
+
+    @property
+    def left(self) -> int:
+        with self._lock:
+            self._enter()
+            return max(self._local.remaining, 0 if self._local.exhausted else 1)
 
     @property
     def rule(self) -> BudgetRule | None:
@@ -177,9 +187,12 @@ class BudgetPart(Spendable):
             if not self._waiters:
                 self._local.site.withdraw()
 
-    def undecided(self) -> Decision:
-        """Why a request that waits was not decided."""
+    def undecided(self, n: int) -> Decision:
+        """Why a request of `n` units was not decided. In a period, units that were exhausted stay exhausted."""
         with self._lock:
+            refused_from = self._local.refused_from
+            if refused_from is not None and n >= refused_from and self.rule is not None and self.rule.per is not None:
+                return self._exhausted(n)
             return STARVED if self._link.connected() else UNREACHABLE
 
     def unreachable_by(self, rule: str) -> bool:
@@ -187,6 +200,36 @@ class BudgetPart(Spendable):
         with self._lock:
             known = self.rule
             return known is not None and known.on_unreachable == rule and not self._link.connected()
+
+    @property
+    def usual_expiry(self) -> float:
+        """Seconds after which holds expire if the program does not say."""
+        in_flight = self.rule is not None and self.rule.kind == IN_FLIGHT
+        return inf if in_flight or self._link.disabled else HOLD_S
+
+    def open_hold(self, kind: type[HoldType], units: int, expires_in: float, settle: Settle) -> HoldType:
+        """A hold for the program. `settle` ends the reservation, which may be of other budgets as well."""
+        if expires_in == inf:
+            return kind(units, settle)
+        hold = OpenHold(units, settle)
+        with self._lock:
+            if self._holds.add(hold, self._link.steady_clock() + expires_in):
+                self._link.look_after(self.name)
+        return kind(units, partial(self._settle_hold, hold), expires_in)
+
+    def _settle_hold(self, hold: OpenHold, units: int, used: int) -> None:
+        with self._lock:
+            self._expire_holds()
+            if not hold.end():
+                raise HoldExpired(self.name, units)
+            self._holds.settled()
+            hold.settle(units, used)
+
+    def _expire_holds(self) -> None:
+        now = self._link.steady_clock()
+        while (hold := self._holds.take_due(now)) is not None:
+            self._link.count_expired()
+            hold.settle(hold.units, hold.units)
 
     def settle(self, local: LocalBudget, units: int, used: int) -> None:
         if not self._link.disabled:
@@ -203,7 +246,10 @@ class BudgetPart(Spendable):
             return ALLOWED
         if self._local.site.closed:  # the client, or this period until it is handed in
             return UNREACHABLE if self._periods.closed else None
-        return self._exhausted(n) if taken.verdict is Verdict.EXHAUSTED else None
+        if taken.verdict is Verdict.WAITING:
+            return None
+        self._local.note_refused(n)
+        return self._exhausted(n)
 
     def _exhausted(self, n: int) -> Decision:
         if self.rule is not None and n > self.rule.limit:
@@ -216,9 +262,11 @@ class BudgetPart(Spendable):
             self._link.send(self.name, items)
 
     def _enter(self) -> None:
-        """Go to the period that the clock shows."""
+        """Go to the period that the clock shows, and end the holds whose time is over."""
         if self._ends_at is not None and not self._changes.busy:
             self._send(self._changes.run(self._update, partial(self._periods.enter, self._clock())))
+        if self._holds:
+            self._expire_holds()
 
     def _settle(self, local: LocalBudget, units: int, used: int) -> None:
         self._send(local.settle(units, used))
@@ -262,10 +310,11 @@ class BudgetPart(Spendable):
 
     def seconds_to_tick(self) -> float:
         """Until `tick` should be called."""
-        return self._periods.seconds_to_tick(self._clock())
+        return min(self._periods.seconds_to_tick(self._clock()), self._holds.next_at() - self._link.steady_clock())
 
     def tick(self) -> None:
-        """The present period has ended, or ends soon: then ask for units of the next one."""
+        """The present period has ended, or ends soon: then ask for units of the next one. Or a hold has expired."""
+        self._expire_holds()
         self._send(self._change(partial(self._periods.tick, self._clock())))
 
     def receive(self, item: BudgetDownItem) -> None:
@@ -308,6 +357,7 @@ class BudgetPart(Spendable):
         """In the child: what was granted belongs to the parent."""
         self._changes = Reentrant()
         self._waiters.clear()
+        self._holds.clear()
         self._periods.abandon(site_id, self._clock())
         self._show_present()
 
@@ -328,9 +378,9 @@ class BudgetRequest:
         "_n",
         "_rejections",
         "_to_spend",
+        "open_hold",
         "start_waiting",
         "stop_waiting",
-        "undecided",
     )
 
     def __init__(self, budget: BudgetPart, n: int, *, hold: bool, to_spend: bool = False) -> None:
@@ -342,7 +392,7 @@ class BudgetRequest:
         self._rejections = budget.rejections
         self.start_waiting = budget.start_waiting
         self.stop_waiting = budget.stop_waiting
-        self.undecided = budget.undecided
+        self.open_hold = budget.open_hold
 
     @property
     def budget(self) -> str:
@@ -369,6 +419,9 @@ class BudgetRequest:
         decision = self._budget.attempt(self._overdraw_and_apply, self._n) if self.may_overdraw else None
         return self.undecided() if decision is None else decision
 
+    def undecided(self) -> Decision:
+        return self._budget.undecided(self._n)
+
     def overdraw(self) -> None:
         """Make room for it, whatever was granted."""
         self._budget.attempt(_overdraw, self._n)
@@ -382,6 +435,13 @@ class BudgetRequest:
         if self._to_spend:
             local.require_spending()
         return local.reserve(n) if self._hold else local.take(n)
+
+    @property
+    def usual_expiry(self) -> float:
+        return self._budget.usual_expiry
+
+    def hold(self, kind: type[HoldType], n: int, expires_in: float | None) -> HoldType:
+        return self.open_hold(kind, n, self.usual_expiry if expires_in is None else expires_in, self.settle)
 
     def settle(self, units: int, used: int) -> None:
         if self._local is not None:

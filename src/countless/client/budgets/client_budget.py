@@ -30,6 +30,11 @@ class ClientBudget(Spendable):
         return self._part.remaining
 
     @property
+    def left(self) -> int:
+        """Units left for all processes, as far as this one knows: at least 1 until the budget is exhausted."""
+        return self._part.left
+
+    @property
     def rule(self) -> BudgetRule | None:
         """Its `BudgetRule`. None until the coordinator has answered the first request."""
         return self._part.rule

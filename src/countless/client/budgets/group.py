@@ -8,7 +8,7 @@ lock is released; while it waits for the coordinator, it holds nothing.
 from threading import RLock
 
 from countless.client.budgets.budget import BudgetPart, BudgetRequest
-from countless.client.budgets.requests import ALLOWED, Waiter
+from countless.client.budgets.requests import ALLOWED, HoldType, Waiter
 from countless.client.budgets.spendable import Spendable
 from countless.core.budget.decision import Decision
 
@@ -90,13 +90,18 @@ class GroupRequest:
                 decision = self.attempt()
             return self._decided_by.undecided() if decision is None else decision
 
-    def settle(self, units: int, used: int) -> None:
-        with self._lock:
-            self._settle(self._parts, used)
+    def hold(self, kind: type[HoldType], n: int, expires_in: float | None) -> HoldType:
+        if expires_in is None:
+            expires_in = max(part.usual_expiry for part in self._parts)
+        return self._parts[0].open_hold(kind, n, expires_in, self._settle_all)
 
     def undo(self) -> None:
         if self._hold:
-            self.settle(self._n, 0)
+            self._settle_all(self._n, 0)
+
+    def _settle_all(self, units: int, used: int) -> None:
+        with self._lock:
+            self._settle(self._parts, used)
 
     def _settle(self, parts: list[BudgetRequest], used: int) -> None:
         for part in parts:

@@ -38,12 +38,13 @@ NONE_ASIDE: Iterator[object] = iter(())
 class LocalBudget:
     """A site of a budget, and the units set aside for `take(1)`. Everything but `units` needs the owner's lock."""
 
-    __slots__ = ("_aside", "in_flight", "site", "units", "window")
+    __slots__ = ("_aside", "in_flight", "refused_from", "site", "units", "window")
 
     def __init__(self, budget: BudgetId) -> None:
         self.site = BudgetSite(budget)
         self.in_flight = False  # units are only held, and all holds end with the process
         self.window: RollingWindow | None = None  # of a rolling budget
+        self.refused_from: int | None = None  # the smallest request that was refused since units were granted
         self.units = NONE_ASIDE  # for any thread: one unit is admitted for each item
         self._aside = NONE_ASIDE  # the same units: what takes an item of these admits none
 
@@ -55,6 +56,14 @@ class LocalBudget:
     def remaining(self) -> int:
         """The units that can be admitted without a message."""
         return self.site.room + length_hint(self._aside)
+
+    @property
+    def exhausted(self) -> bool:
+        """True if the coordinator has refused a single unit, and granted none since."""
+        return 1 in (self.refused_from, self.site.exhausted_from)
+
+    def note_refused(self, n: int) -> None:
+        self.refused_from = min(n, self.refused_from or n)
 
     def follow(self, rule: BudgetRule | None) -> None:
         """None: it is not known yet."""
@@ -104,7 +113,11 @@ class LocalBudget:
 
     def receive(self, message: DownMessage) -> tuple[Ask, ...]:
         self._put_back()
-        return self.site.receive(message)
+        limit = self.site.limit
+        messages = self.site.receive(message)
+        if self.site.limit > limit:
+            self.refused_from = None
+        return messages
 
     def resend(self) -> Ask:
         self._put_back()

@@ -19,7 +19,7 @@ from countless.client.budgets.local_budget import LocalBudget
 from countless.core.budget.messages import Ask, BudgetId, DownMessage, Recall
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import SiteId
-from countless.core.periods.site import MAX_BUDGET_MARGIN_S, SitePeriods
+from countless.core.periods.site import BUDGET_LEADS_S, SitePeriods
 from countless.wire.frames import BudgetLeave
 
 UpItem = Ask | BudgetLeave
@@ -45,7 +45,7 @@ class LocalPeriods:
         """A site that does not know the rule is in period 0."""
         calendar = None if self.rule is None else self.rule.calendar
         spread = crc32(f"{self._site_id} {self._name}".encode()) / (1 << 32)
-        self._periods: SitePeriods[LocalBudget] = SitePeriods(calendar, self._new, spread, MAX_BUDGET_MARGIN_S)
+        self._periods: SitePeriods[LocalBudget] = SitePeriods(calendar, self._new, spread, BUDGET_LEADS_S)
         self._periods.enter(now)
         self._unknown.clear()
 

@@ -8,9 +8,10 @@ ever without using them.
 
 from collections.abc import Callable
 from threading import TIMEOUT_MAX, Event
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from countless.core.budget.decision import Decision, Reason
+from countless.core.budget.hold import Hold
 from countless.core.parameters import require_seconds
 from countless.errors import BudgetRefused, CountlessError, LimitExceeded, Starved, Unreachable
 
@@ -20,6 +21,9 @@ ALLOWED = Decision(Reason.ALLOWED)
 EXHAUSTED = Decision(Reason.EXHAUSTED)
 STARVED = Decision(Reason.STARVED)
 UNREACHABLE = Decision(Reason.UNREACHABLE)
+
+
+HoldType = TypeVar("HoldType", bound=Hold)
 
 
 class Request(Protocol):
@@ -42,8 +46,8 @@ class Request(Protocol):
     def timed_out(self) -> Decision:
         """The decision if the time is over."""
 
-    def settle(self, units: int, used: int) -> None:
-        """End the hold of a reservation that was allowed."""
+    def hold(self, kind: type[HoldType], n: int, expires_in: float | None) -> HoldType:
+        """The hold of a reservation that was allowed. None: it expires when those of the budget usually do."""
 
     def undo(self) -> None:
         """It was allowed, and the program does not know it: end the hold. Units that were taken stay spent."""
@@ -102,7 +106,7 @@ class UntilUnitsReturn:
         self._last: Decision | None = None
         self.start_waiting = request.start_waiting
         self.stop_waiting = request.stop_waiting
-        self.settle = request.settle
+        self.hold = request.hold
         self.undo = request.undo
 
     @property

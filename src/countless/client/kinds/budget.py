@@ -118,6 +118,13 @@ class SessionBudgets:
             if budget.leased:
                 budget.tick()
 
+    def look_after(self, name: str) -> bool:
+        """Ask the budget when its next tick is due: sooner than it said. False: the session need not know."""
+        if name not in self._active:
+            return False
+        self._ticks.schedule(name, 0.0)
+        return True
+
     def _activate(self, name: str) -> None:
         if name not in self._active:
             self._active[name] = self._all[name]

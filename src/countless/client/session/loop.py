@@ -162,6 +162,10 @@ class ClientLoop:
         else:  # the sessions begin with what the budgets have to tell
             self._notify()
 
+    def look_after_budget(self, budget: Key) -> None:
+        if self._sessions:
+            self._session_of(budget).look_after_budget(budget.name)
+
     def request_ack(self) -> int:
         """`acked` reaches the number that is returned when everything queued so far is on the coordinators' disks."""
         self._ack_requested += 1

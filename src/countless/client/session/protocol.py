@@ -140,6 +140,11 @@ class SiteSession:
             self._budgets.queue(items)
             self._has_work_now()
 
+    def look_after_budget(self, name: str) -> None:
+        """Its next tick is due sooner than it said."""
+        if self._budgets.look_after(name):
+            self._notify_once()
+
     def request_ack(self, number: int) -> None:
         """`acked` becomes `number` when everything that was queued before is on the coordinator's disk."""
         self._ack_requested = number

@@ -21,7 +21,7 @@ period, its state is made again. Until the coordinator has acknowledged what was
 granted to the first one: then the owner must make one that admits nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Generic, TypeVar
 
@@ -29,9 +29,14 @@ from countless.core.calendar import Calendar
 
 # Sites prepare and finish within this time around an edge: a tenth of a window, at most a quarter of an hour.
 MARGIN_S = {"minute": 6.0, "hour": 360.0, "day": 900.0, "month": 900.0}
-MAX_BUDGET_MARGIN_S = 60.0  # units that were granted early can be spent nowhere else
 BELIEVED_AFTER_S = 900.0  # a clock that has jumped; up to twice as long, by the spread
+# The least and the most time before an edge at which sites prepare.
+Leads = Mapping[str, tuple[float, float]]
 MIN_LEAD = 0.25  # of the margin: the last site that prepares still has time for a round trip
+WINDOW_LEADS_S: Leads = {per: (MIN_LEAD * margin, margin) for per, margin in MARGIN_S.items()}
+# A coordinator that is away for less than this across an edge has granted a first share of the next period before.
+_LONG_LEAD_S = (60.0, 120.0)
+BUDGET_LEADS_S: Leads = {"minute": (20.0, 40.0), "hour": _LONG_LEAD_S, "day": _LONG_LEAD_S, "month": _LONG_LEAD_S}
 
 State = TypeVar("State")
 
@@ -70,7 +75,7 @@ class SitePeriods(Generic[State]):
         calendar: Calendar | None,
         new: Callable[[int], State],
         spread: float = 0.0,
-        max_margin_s: float = inf,
+        leads: Leads = WINDOW_LEADS_S,
     ) -> None:
         self.calendar: Calendar | Unending = calendar or Unending()
         self.states: dict[int, State] = {}  # of the periods that are not finished or dropped
@@ -79,7 +84,9 @@ class SitePeriods(Generic[State]):
         self.starts_at, self.ends_at = inf, -inf  # while the clock is between these, `enter` changes nothing
         self._new = new
         self._spread = spread
-        self._margin_s = 0.0 if calendar is None else min(MARGIN_S[calendar.per], max_margin_s)
+        self._margin_s = 0.0 if calendar is None else MARGIN_S[calendar.per]
+        least, most = (0.0, 0.0) if calendar is None else leads[calendar.per]
+        self._lead_s = least + spread * (most - least)
         self._prepared = 0  # the period that was prepared last
         self._offset: float | None = None  # by how much the clock is ahead of the monotonic one, as far as we believe
         self._shown_offset, self._shown_since = 0.0, 0.0  # and as the clock shows it now
@@ -137,8 +144,7 @@ class SitePeriods(Generic[State]):
         period = self.present_at(now)
         if self.calendar.next(period) == self._prepared:
             period = self._prepared
-        lead_s = self._margin_s * (MIN_LEAD + (1 - MIN_LEAD) * self._spread)
-        return max(0.0, self.calendar.bounds(period)[1] - lead_s - now)
+        return max(0.0, self.calendar.bounds(period)[1] - self._lead_s - now)
 
     def seconds_to_finish(self, now: float, monotonic: float) -> float:
         """Until `finish` returns something, if the clock does not jump: look again within a minute. inf: nothing to."""
