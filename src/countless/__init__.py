@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = ["Answer", "Budget", "Client", "CountlessError", "Distribution", "Family", "InvalidParameter", "Reader"]
-__all__ += ["LimitExceeded", "Tracker", "__version__", "connect", "limited"]
+__all__ += ["LimitExceeded", "Tracker", "__version__", "connect", "default_client", "limited"]
 __all__ += ["ClientBudget", "ClientDistribution", "Counter", "Decision", "Hold", "Slot", "Watch"]  # for annotations
 __all__ += ["QuantileValue", "Quantiles", "Rate", "RollingCount", "SeriesCount", "TopCounts", "TotalCount"]
 __all__ += ["WindowCount"]
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from countless.client.budgets.client_budget import ClientBudget
     from countless.client.client import Client, connect
     from countless.client.counter import Counter
+    from countless.client.default import default_client
     from countless.client.families.local_family import ClientDistribution
     from countless.client.reader import Reader
     from countless.client.watch import Watch
@@ -71,6 +72,7 @@ _HOMES = {
     "Watch": "countless.client.watch",
     "WindowCount": "countless.client.answers",
     "connect": "countless.client.client",
+    "default_client": "countless.client.default",
     "limited": "countless.limiting.limited",
 }
 

@@ -17,7 +17,7 @@ from countless.client.client import Client
 from countless.client.http_requests import method_label
 from countless.core.calendar import Per
 from countless.errors import InvalidParameter
-from countless.limiting.keys import digest, require_key_and_cost
+from countless.limiting.keys import KeyAndCost, digest
 from countless.limiting.limit import PROBLEMS, Limit, Options
 
 if TYPE_CHECKING:
@@ -121,19 +121,15 @@ class LimitRequests:
         **options: Unpack[Options],
     ) -> None:
         self._limit = Limit(client, budget, **options)
-        require_key_and_cost(self._limit, key, cost)
+        self._requests = KeyAndCost(self._limit, key, cost)
         self._app = app
-        self._key = key or (lambda environ: "")
-        self._cost = cost or (lambda environ: 1)
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        key, cost = self._key(environ), self._cost(environ)
-        if key is None or cost == 0:
-            return self._app(environ, start_response)
+        values, cost = self._requests.units(environ)
         try:
-            budget = self._limit.take({"key": key}, cost)
+            budget = self._limit.take(values, cost)
         except PROBLEMS as problem:
-            refusal = self._limit.refusal(problem, {"key": key})
+            refusal = self._limit.refusal(problem, values)
             start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", refusal.headers)
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
         if budget is None:

@@ -184,20 +184,17 @@ def test_key_that_makes_no_valid_name_is_a_bad_request() -> None:
 def test_request_with_an_empty_key_is_a_bad_request(budget: str) -> None:
     client = Client(always(Reason.ALLOWED))
     answer = limited(client, budget, key=lambda scope: "").get("/")
-    title = "the name of the budget of this request must be one with a key, which this request has not"
+    title = "the key of this request must be text of at least one character"
     assert (answer.status_code, answer.json()["title"], client.made) == (400, title, {})
 
 
 def test_cost_that_is_no_number_of_units_is_a_bad_request_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    def refuse(name: str) -> Reason:
-        raise InvalidParameter("n", -1, "an integer of at least 1")
-
-    answer = limited(Client(refuse), cost=lambda scope: -1).get("/")
-    assert (answer.status_code, answer.json()["title"]) == (
-        400,
-        "the cost of this request must be an integer of at least 1",
-    )
-    assert "budget=all reason=invalid: n = -1 is not allowed" in caplog.text
+    for wrong in (-1, None, 1.5, True):
+        client = Client(always(Reason.ALLOWED))
+        answer = limited(client, cost=lambda scope, wrong=wrong: wrong).get("/")
+        title = "the cost of this request must be an integer of at least 0"
+        assert (answer.status_code, answer.json()["title"], client.made) == (400, title, {}), wrong
+        assert f"budget=all reason=invalid: cost = {wrong} is not allowed" in caplog.text
 
 
 def test_header_key_is_a_hash_because_names_of_budgets_are_not_secret() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import flask
 import pytest
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, WebSocket
 from fastapi.testclient import TestClient
 
 import countless
@@ -82,12 +82,48 @@ def test_decorated_route_of_fastapi_answers_429(client: countless.Client) -> Non
     @countless.limited("nothing", client=client, wait=TIMEOUT_S)
     def no_rule() -> None: ...
 
+    @app.get("/no/key")
+    @countless.limited("keys/{key}", client=client, key=lambda: "")
+    def no_key() -> None: ...
+
+    @app.get("/others/errors")
+    @countless.limited("keys/{key}", client=client, key=lambda: "others", wait=TIMEOUT_S)
+    def fail() -> None:
+        raise InvalidParameter("x", 1, "2")
+
     web = TestClient(app)
     answers = [web.get("/fastapi") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert answers[2].headers["content-type"] == "application/problem+json"
     assert answers[2].json()["violated-policies"] == ["default"]
     assert (web.get("/no/rule").status_code, web.get("/no/rule").headers["retry-after"]) == (503, "1")
+    assert web.get("/no/key").status_code == 400
+    with pytest.raises(InvalidParameter, match="x must be 2"):
+        web.get("/others/errors")
+
+
+def test_routers_with_websockets_and_two_limits(client: countless.Client) -> None:
+    limits = [for_fastapi.Limited(name, client=client, wait=TIMEOUT_S) for name in ("orgs/{org}", "teams/{org}")]
+    router = APIRouter(prefix="/{org}", dependencies=[Depends(limit) for limit in limits])
+
+    @router.get("/hello")
+    def hello() -> str:
+        return "hello"
+
+    @router.websocket("/live")
+    async def live(socket: WebSocket) -> None:  # not limited, as with middleware
+        await socket.accept()
+        await socket.close()
+
+    app = FastAPI()
+    app.include_router(router)
+    web = TestClient(app)
+    for _ in range(3):
+        with web.websocket_connect("/two/live"):
+            pass
+    answers = [web.get("/two/hello") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert len(answers[0].headers.get_list("ratelimit")) == 2
 
 
 def test_field_that_is_no_parameter_of_the_path_is_named(client: countless.Client) -> None:
@@ -132,20 +168,34 @@ def test_flask_by_wsgi_and_by_decorator(client: countless.Client, caplog: pytest
     assert "countless budget create 'missing/*' --limit N --per minute" in caplog.text
 
 
-def test_litestar_by_asgi(client: countless.Client) -> None:
+def test_litestar_by_asgi_and_by_decorator(client: countless.Client) -> None:
     from litestar import Litestar, get  # every worker that collects this file would wait for them
     from litestar.middleware import DefineMiddleware
+    from litestar.params import FromPath
     from litestar.testing import TestClient as LitestarClient
+
+    from countless.integrations import litestar as for_litestar
 
     @get("/")
     async def hello() -> str:
         return "hello"
 
+    @get("/{org:str}")
+    @countless.limited("orgs/{org}", client=client, wait=TIMEOUT_S)
+    async def export(org: FromPath[str]) -> str:
+        return "rows"
+
     limit = DefineMiddleware(
-        cast(Any, LimitAsgiRequests), client=client, budget="keys/{key}", key=lambda scope: "litestar"
-    )
-    with LitestarClient(Litestar([hello], middleware=[limit], logging_config=None)) as web:
+        cast(Any, LimitAsgiRequests), client=client, budget="keys/{key}",
+        key=lambda scope: "litestar" if scope["path"] == "/" else None, wait=TIMEOUT_S,
+    )  # fmt: skip
+    app = Litestar([hello, export], middleware=[limit], on_app_init=[for_litestar.answer_refusals], logging_config=None)
+    with LitestarClient(app) as web:
         assert [web.get("/").status_code for _ in range(3)] == [200, 200, 429]
+        answers = [web.get("/litestar") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert answers[2].json()["title"] == "quota exceeded"
+    assert answers[2].headers["content-type"] == "application/problem+json"
 
 
 DJANGO = """
@@ -165,11 +215,14 @@ settings.configure(
                     "DEFAULT_AUTHENTICATION_CLASSES": []},
 )
 django.setup()
+from django import views
 from django.http import HttpResponse
 from django.test import AsyncClient, Client
 from django.urls import path
+from rest_framework.decorators import api_view
 from rest_framework.response import Response
 from rest_framework.views import APIView
+import countless
 from countless.integrations import rest_framework as throttles
 
 throttles.ScopedThrottle.options = {"wait": 90}
@@ -183,7 +236,19 @@ class Free(APIView):
     def get(self, request):
         return Response("free")
 
-urlpatterns = [path("", lambda request: HttpResponse("hello")), path("uploads", Upload.as_view()),
+limited = countless.limited("users/{name}", wait=90)
+
+class View(views.View):
+    @limited
+    def get(self, request, name): return HttpResponse("view")
+
+@limited
+async def view_async(request, name): return HttpResponse("view")
+
+urlpatterns = [path("view/<name>", limited(lambda request, name: HttpResponse("view"))),
+               path("class/<name>", View.as_view()), path("async/<name>", view_async),
+               path("rest/<name>", api_view()(limited(lambda request, name: Response("view"))))]
+urlpatterns += [path("", lambda request: HttpResponse("hello")), path("uploads", Upload.as_view()),
                path("free", Free.as_view())]
 
 def show(answers):
@@ -192,6 +257,7 @@ def show(answers):
 
 def addressed(n): return {"REMOTE_ADDR": f"10.0.0.{n}"}
 
+limit_requests, answer_refusals = settings.MIDDLEWARE[2], "countless.integrations.django.AnswerRefusals"
 last = show([Client().get("/", **addressed(1)) for _ in range(3)])
 print(last["Content-Type"], int(last["Retry-After"]) > 0, last["RateLimit"].startswith('"default";r=0;'))
 async def ask(): return [await AsyncClient().get("/", **addressed(2)) for _ in range(3)]
@@ -200,9 +266,16 @@ settings.MIDDLEWARE = settings.MIDDLEWARE[:2]
 last = show([Client().get("/uploads", **addressed(3)) for _ in range(3)])
 print(int(last["Retry-After"]) > 0, "throttled" in last.json()["detail"])
 show([Client().get("/free", **addressed(3)) for _ in range(3)])
+show([Client().get("/uploads", **addressed(3), HTTP_X_FORWARDED_FOR="x" * 5000)])
+settings.MIDDLEWARE = [answer_refusals]
+for view in ("view", "class", "async", "rest"):
+    last = show([Client().get(f"/{view}/{view}") for _ in range(3)])
+print(last["Content-Type"], int(last["Retry-After"]) > 0, last["RateLimit"].startswith('"default";r=0;'))
+async def ask(): return [await AsyncClient().get("/async/again") for _ in range(3)]
+show(asyncio.run(ask()))
 Upload.throttle_scope = "unknown"
 show([Client().get("/uploads", **addressed(3))])
-settings.MIDDLEWARE = ["countless.integrations.django.limit_requests"]
+settings.MIDDLEWARE = [limit_requests]
 try:
     Client().get("/")
 except Exception as error:
@@ -228,6 +301,10 @@ def test_django_by_middleware_and_by_throttle(server: Server) -> None:
         "[200, 200, 429]",
         "True True",
         "[200, 200, 200]",
+        "[400]",
+        *["[200, 200, 429]"] * 4,
+        "application/problem+json True True",
+        "[200, 200, 429]",
         "[503]",
         "ImproperlyConfigured user_or_address needs request.user: put limit_requests below AuthenticationMiddleware",
         "InvalidParameter COUNTLESS_LIMIT = None",
@@ -239,7 +316,7 @@ def test_django_by_middleware_and_by_throttle(server: Server) -> None:
 CELERY = """
 import countless
 from celery import Celery
-app = Celery("tasks", broker="memory://", backend="cache+memory://")
+app = Celery("tasks", broker="memory://", backend="file://RESULTS")
 app.conf.worker_hijack_root_logger = False
 
 @app.task
@@ -249,13 +326,15 @@ def call(n):
 """
 
 
-def test_celery_task_is_refused_in_the_worker(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "tasks.py").write_text(CELERY)
+def test_celery_tasks_share_a_limit_though_each_has_a_process_of_its_own(server: Server, tmp_path: Path) -> None:
+    """A child of the pool ends without `atexit`; it must hand in what it was granted and did not spend."""
+    server.reader.request("PATCH", "/api/v1/budgets/tasks", {"limit": 8})
+    (tmp_path / "tasks.py").write_text(CELERY.replace("RESULTS", str(tmp_path)))
     program = """
 from celery.contrib.testing.worker import start_worker
 import countless, tasks
-with start_worker(tasks.app, perform_ping_check=False, pool="solo"):
-    results = [tasks.call.delay(n) for n in range(3)]
+with start_worker(tasks.app, perform_ping_check=False, pool="prefork", concurrency=1, max_tasks_per_child=1):
+    results = [tasks.call.delay(n) for n in range(9)]
     print([result.get(timeout=90, propagate=False) for result in results])
 try:
     countless.limited("tasks")(tasks.call)
@@ -267,9 +346,9 @@ except countless.InvalidParameter as error:
         capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     results, wrong = done.stdout.splitlines()
-    assert results.startswith("[0, 1, "), done.stderr
+    assert results.startswith("[0, 1, 2, 3, 4, 5, 6, 7, "), done.stderr
     assert "LimitExceeded" in results
-    assert wrong.endswith("put limited below decorators that return another")
+    assert wrong.endswith("put limited below decorators that return something else")
 
 
 def _with(directory: Path) -> str:

@@ -1,13 +1,14 @@
 """A limit without a framework: names with fields, waiting for room, and what cannot be a limit."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.rule import BudgetRule
 from countless.errors import InvalidParameter
-from countless.limiting.limit import Limit, Retries
+from countless.limiting.limit import Attempts, Limit
 from support.deciding import Budget, Client, always
 
 EXHAUSTED = Decision(Reason.EXHAUSTED)
@@ -25,8 +26,8 @@ def pauses(rule: BudgetRule, timeout: float, retry_after: float | None, decision
     budget: Any = Budget("all", always(Reason.EXHAUSTED), rule)
     budget.retry_after = lambda n: retry_after
     clock = Clock()
-    retries, found = Retries(timeout, clock), []
-    while pause := retries.pause(budget, decision, 1):
+    attempts, found = Attempts(1.0, timeout, clock), []
+    while pause := attempts.pause(budget, decision, 1):
         found.append(pause)
         clock.now += pause
     return found
@@ -60,6 +61,42 @@ async def test_async_request_waits_until_there_is_room() -> None:
     assert client.made["all"].taken == [1, 1, 1]
 
 
+def test_shadow_mode_does_not_wait_for_the_period(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("countless.limiting.limit.sleep")
+    limit = Limit(Client(always(Reason.EXHAUSTED)), "all", wait="period", timeout=100, shadow=True)
+    assert limit.take({}, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("me", "keys/me"),
+        (0, "keys/0"),
+        (UUID(int=5), "keys/00000000-0000-0000-0000-000000000005"),
+        ("vip/me", "keys/vip%2Fme"),  # otherwise a caller could choose the rule keys/vip/*
+        ("*", "keys/%2A"),
+        ("50%", "keys/50%25"),
+    ],
+)
+def test_field_is_one_part_of_the_name_whatever_it_contains(value: object, name: str) -> None:
+    client = Client(always(Reason.ALLOWED))
+    assert Limit(client, "keys/{key}").take({"key": value}, 1)
+    assert list(client.made) == [name]
+
+
+@pytest.mark.parametrize("value", ["", None, object(), lambda: "me", "\n", "x" * 5000])
+def test_field_that_names_no_budget_is_refused_even_without_a_coordinator(
+    value: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The text of an object differs from call to call: each would have a budget of its own."""
+    client = Client(always(Reason.ALLOWED))
+    with pytest.raises(InvalidParameter):
+        Limit(client, "keys/{key}", on_unreachable="allow").take({"key": value}, 1)
+    assert client.made == {}
+    assert "budget=keys/{key} reason=invalid" in caplog.text
+    assert len(caplog.records[0].message) < 500
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
@@ -72,6 +109,7 @@ async def test_async_request_waits_until_there_is_room() -> None:
         ({"wait": "month"}, "wait"),
         ({"wait": -1}, "wait"),
         ({"timeout": -1}, "timeout"),
+        ({"counter": "a{b"}, "counter"),
     ],
 )
 def test_wrong_option_is_named(arguments: dict[str, Any], field: str) -> None:

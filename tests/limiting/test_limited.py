@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ async def test_coroutines_have_a_key_and_a_cost(client: countless.Client) -> Non
         await export("a", 1)
     with pytest.raises(AboveLimit):
         await export("b", 3)
-    with pytest.raises(InvalidParameter, match="one with a key"):
+    with pytest.raises(InvalidParameter, match="key must be text"):
         await export("", 1)
 
 
@@ -128,6 +129,20 @@ def test_client_is_ready_when_the_rules_of_its_limits_exist(server: Server, capl
         assert client.ready(TIMEOUT_S)
 
 
+def test_default_client_is_ready_when_the_rules_of_limits_without_a_client_exist(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countless.client.default._client", None)
+    monkeypatch.setattr("countless.client.default._expected", [])
+    monkeypatch.setenv("COUNTLESS_URL", server.url)
+    limited("exports/{tenant}")
+    with countless.default_client() as client:
+        assert countless.default_client() is client
+        assert client.ready(TIMEOUT_S)
+        limited("nothing/{tenant}")
+        assert not client.ready(TIMEOUT_S)
+
+
 def test_client_without_a_coordinator_is_not_ready(unused_url: str) -> None:
     client = countless.connect(unused_url)
     limited("all", client=client)
@@ -147,6 +162,40 @@ def test_limit_above_the_route_is_an_error_and_below_it_works(
     with pytest.raises(InvalidParameter, match=r"above is registered with (fastapi|flask) already"):
         limit(app.get("/above")(above))
     app.get("/below")(limit(below))
+
+
+@pytest.mark.parametrize("module", ["mcp.server.tools", "aiohttp.web_routedef", "ninja.operation"])
+def test_limit_above_a_decorator_that_keeps_the_function_is_an_error(module: str, client: countless.Client) -> None:
+    class Tool:
+        def __init__(self, function: Callable[..., Any]) -> None:
+            self.function = function
+
+    Tool.__module__ = module
+
+    def search() -> None: ...
+
+    tools = {"search": Tool(search)}
+    with pytest.raises(InvalidParameter, match=r"search is registered with (mcp|aiohttp|ninja) already"):
+        limited("all", client=client)(search)
+    assert tools
+
+
+def test_methods_and_partial_functions_are_limited(client: countless.Client) -> None:
+    class Service:
+        @limited("exports/{tenant}", client=client, wait=TIMEOUT_S)
+        def export(self, tenant: str) -> str:
+            return tenant
+
+        @staticmethod
+        @limited("exports/{tenant}", client=client, wait=TIMEOUT_S)
+        def import_(tenant: str) -> str:
+            return tenant
+
+    assert [Service().export("methods"), Service.import_("methods")] == ["methods"] * 2
+    for call in (Service().export, partial(Service().export, "methods")):
+        with pytest.raises(LimitExceeded):
+            limited("exports/{key}", client=client, key=lambda *_: "methods", wait=TIMEOUT_S)(call)("methods")
+    assert limited("exports/{key}", client=client, key=lambda text: text, wait=TIMEOUT_S)(len)("three") == 5
 
 
 def test_wrong_use_is_named_when_the_function_is_decorated(client: countless.Client) -> None:

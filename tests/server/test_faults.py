@@ -161,6 +161,26 @@ hits.add(1)
 """
 
 
+def test_client_that_a_child_of_multiprocessing_makes_is_closed_with_it(server: Server) -> None:
+    code = """
+from multiprocessing import get_context
+import countless
+
+def work():
+    global client
+    client = countless.connect(site="child")
+    client.counter("own").add(5)
+    assert client.flush(90)
+
+child = get_context("fork").Process(target=work)
+child.start()
+child.join()
+"""
+    assert python(code, server.url).wait(TIMEOUT_S) == 0
+    assert server.sites() == []
+    assert server.inspect("own")["known"] == 5
+
+
 @pytest.mark.parametrize(("when", "state_dir"), [("flushed", ""), ("not flushed", ""), ("not flushed", "kept")])
 def test_forked_children_count_as_incarnations_of_their_own(
     server: Server, tmp_path: Path, when: str, state_dir: str

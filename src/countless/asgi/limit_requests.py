@@ -10,7 +10,7 @@ from typing import Unpack
 
 from countless.asgi.count_requests import App, Message, Receive, Scope, Send
 from countless.client.client import Client
-from countless.limiting.keys import digest, require_key_and_cost
+from countless.limiting.keys import KeyAndCost, digest
 from countless.limiting.limit import PROBLEMS, Headers, Limit, Options, Refusal
 
 
@@ -52,21 +52,17 @@ class LimitRequests:
         **options: Unpack[Options],
     ) -> None:
         self._limit = Limit(client, budget, **options)
-        require_key_and_cost(self._limit, key, cost)
+        self._requests = KeyAndCost(self._limit, key, cost)
         self._app = app
-        self._key = key or (lambda scope: "")
-        self._cost = cost or (lambda scope: 1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        key, cost = self._key(scope), self._cost(scope)
-        if key is None or cost == 0:
-            return await self._app(scope, receive, send)
+        values, cost = self._requests.units(scope)
         try:
-            budget = await self._limit.atake({"key": key}, cost)
+            budget = await self._limit.atake(values, cost)
         except PROBLEMS as problem:
-            return await _send(send, self._limit.refusal(problem, {"key": key}))
+            return await _send(send, self._limit.refusal(problem, values))
         if budget is None:
             return await self._app(scope, receive, send)
 

@@ -16,7 +16,7 @@ import os
 import socket
 from functools import cached_property, partial
 from pathlib import Path
-from threading import TIMEOUT_MAX, Lock
+from threading import TIMEOUT_MAX
 from time import monotonic
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -36,7 +36,16 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import LABEL_CAP as MAX_LABEL_CAP
 from countless.core.parameters import require_bool, require_integer, require_seconds
 from countless.errors import CounterRefused, InvalidParameter
-from countless.wire.keys import COUNTER, FAMILY, NAME_RULE, Key, is_plain, validate_counter, validate_name
+from countless.wire.keys import (
+    COUNTER,
+    FAMILY,
+    NAME_RULE,
+    Key,
+    is_plain,
+    validate_budget,
+    validate_counter,
+    validate_name,
+)
 from countless.wire.nats_url import SCHEMES as NATS_SCHEMES
 from countless.wire.nats_url import Broker
 
@@ -99,19 +108,6 @@ def connect(
     return client
 
 
-_process_client: "Client | None" = None
-_process_lock = Lock()
-
-
-def process_client() -> "Client":
-    """The client for limits that were given none, made from the environment when it is first needed."""
-    global _process_client
-    with _process_lock:
-        if _process_client is None:
-            _process_client = connect()
-        return _process_client
-
-
 def _is_disabled(text: str) -> bool:
     if text not in ("", "0", "1"):
         raise InvalidParameter("COUNTLESS_DISABLE", text, "1, or 0 for a client that counts")
@@ -134,7 +130,7 @@ class Client(LocalState):
         super().__init__(endpoint, token, site, state_dir, disabled, surroundings)
         self._counters: dict[str, tuple[Counter, CalendarFields]] = {}
         self._used_families: dict[str, tuple[LocalFamily | LocalFamilyWindows, CalendarFields]] = {}  # by name
-        self._expected_rules = ExpectedRules()  # of its limits
+        self._expected_rules = ExpectedRules()
         self._client_budgets: WeakValueDictionary[str, ClientBudget] = WeakValueDictionary()
         forks.register(self, close_at_exit=not disabled)
 
@@ -307,8 +303,12 @@ class Client(LocalState):
                 budget = self._client_budgets[name] = ClientBudget(self._budget_part(name))
             return budget
 
+    def expect(self, budget: str) -> None:
+        """Let `ready` ask for this budget, or for a rule such as `keys/*`. Limits do so for theirs."""
+        self._expected_rules.add(validate_budget(budget))
+
     def ready(self, timeout: float = 5.0) -> bool:
-        """Return whether the coordinator answers, and has a rule for each limit of this program. For health checks.
+        """Return whether the coordinator answers, and has a rule for each limit of this client. For health checks.
 
         A rule that is missing is logged once, with the command that creates it.
         """

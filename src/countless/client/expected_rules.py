@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from shlex import quote
 from time import monotonic
 from typing import Protocol
 
@@ -22,21 +23,29 @@ class Settling(Protocol):
     def settle(self, used: int) -> None: ...
 
 
+def command_for(rule: str, options: str = "--limit N --per minute") -> str:
+    """
+    >>> command_for("keys/*")
+    "countless budget create 'keys/*' --limit N --per minute"
+    """
+    return f"countless budget create {quote(rule)} {options}"
+
+
 class ExpectedRules:
     """Those of one client, until the coordinator was found to have them."""
 
     def __init__(self) -> None:
-        self._missing: dict[str, str] = {}  # the commands that create them
+        self._missing: dict[str, None] = {}
         self._logged: set[str] = set()
 
-    def add(self, rule: str, command: str) -> None:
+    def add(self, rule: str) -> None:
         """A limit spends from budgets of this rule, such as `keys/*`."""
-        self._missing[rule] = command
+        self._missing[rule] = None
 
     def check(self, budget_of: Callable[[str], Reserving], timeout: float, clock: Clock = monotonic) -> bool:
         """Ask for a unit of each, and return it."""
         deadline, found = clock() + timeout, True
-        for rule, command in list(self._missing.items()):
+        for rule in list(self._missing):
             try:
                 budget_of(example_of_rule(rule)).reserve(1, max(0.0, deadline - clock())).settle(0)
             except (Starved, Unreachable):
@@ -45,7 +54,8 @@ class ExpectedRules:
                 found = False
                 if rule not in self._logged:
                     self._logged.add(rule)
-                    log.warning("limit without a rule: rule=%s error=%s; create it: %s", rule, problem, command)
+                    create = command_for(rule)
+                    log.warning("limit without a rule: rule=%s error=%s; create it: %s", rule, problem, create)
                 continue
             except (LimitExceeded, AboveLimit):
                 pass  # it is there

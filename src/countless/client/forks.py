@@ -12,7 +12,7 @@ In the last two a thread that does not exist in the child may hold a lock, or ma
 the child makes its locks new, and all state that a change may leave half done. Until then no thread can count or spend
 in the child without a lock (`fork_page.py`).
 
-`multiprocessing` ends its children without running `atexit`, so they get a finaliser of their own.
+`multiprocessing` and Celery's pool end their children without running `atexit`, so they close clients in another way.
 """
 
 import atexit
@@ -75,6 +75,7 @@ _open: "WeakSet[Forkable]" = WeakSet()  # to be closed at the end of the process
 _locked: list[Forkable] = []
 _forking: int | None = None  # the thread that holds these locks
 _fork_lock = Lock()  # two threads may fork at the same time
+_finalised = 0  # the process that has a finaliser of multiprocessing
 _repairs: dict[int, RLock] = {}  # by pid: a child must not wait for the lock of its parent
 
 
@@ -90,6 +91,9 @@ def register(client: Forkable, *, close_at_exit: bool) -> None:
     _clients.add(client)
     if close_at_exit:
         _open.add(client)
+        if (process := sys.modules.get("multiprocessing.process")) and process.parent_process() is not None:
+            _finalise(client)
+        _close_in_celery()
 
 
 def unregister(client: Forkable) -> None:
@@ -189,14 +193,28 @@ def _renew_clients(locked: Iterable[Forkable]) -> None:
             client._lock.release()
         if util is not None:
             util.register_after_fork(client, _finalise)  # called once multiprocessing has cleared its finalisers
+    _close_in_celery()
     if failures:
         raise failures[0]
 
 
-def _finalise(client: Forkable) -> None:
-    from multiprocessing.util import Finalize
+def _finalise(_: object) -> None:
+    global _finalised
+    if _finalised != os.getpid():
+        from multiprocessing.util import Finalize
 
-    Finalize(client, close_all, exitpriority=100)
+        _finalised = os.getpid()
+        Finalize(None, close_all, exitpriority=100)
+
+
+def _close_in_celery() -> None:
+    signals = sys.modules.get("celery.signals")
+    if signals is not None:
+        signals.worker_process_shutdown.connect(_celery_worker_ends, dispatch_uid=__name__)
+
+
+def _celery_worker_ends(**_: object) -> None:
+    close_all()
 
 
 if hasattr(os, "register_at_fork"):

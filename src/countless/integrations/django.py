@@ -9,7 +9,7 @@ Options beside `budget`: `key` and `cost`, functions of the request or their dot
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from asgiref.sync import iscoroutinefunction
 from django.conf import settings
@@ -17,12 +17,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_and_async_middleware
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.module_loading import import_string
 
 from countless.client.budgets.client_budget import ClientBudget
 from countless.errors import InvalidParameter
-from countless.limiting.keys import require_key_and_cost
-from countless.limiting.limit import PROBLEMS, Limit, Options, Problem
+from countless.limiting.keys import KeyAndCost
+from countless.limiting.limit import PROBLEMS, Limit, Options, Refusal, refusal_of
 
 SETTING = "COUNTLESS_LIMIT"
 Answer = Callable[[HttpRequest], Any]
@@ -41,60 +42,57 @@ def user_or_address(request: HttpRequest) -> str:
 @sync_and_async_middleware
 def limit_requests(get_response: Answer) -> Answer:
     """Take units of a budget for each request, and refuse the request if none are left."""
-    requests = LimitedRequests(getattr(settings, SETTING, None))
+    limit, requests = _from_settings(getattr(settings, SETTING, None))
+
+    def add_fields(response: HttpResponseBase, budget: ClientBudget | None) -> HttpResponseBase:
+        for name, value in [] if budget is None else limit.headers(budget):
+            response[name] = value
+        return response
+
     if iscoroutinefunction(get_response):
 
         async def answer_async(request: HttpRequest) -> HttpResponseBase:
             values, cost = requests.units(request)
-            if not cost:
-                return cast(HttpResponseBase, await get_response(request))
             try:
-                budget = await requests.limit.atake(values, cost)
+                budget = await limit.atake(values, cost)
             except PROBLEMS as problem:
-                return requests.refuse(problem, values)
-            return requests.add_fields(await get_response(request), budget)
+                return _answer(limit.refusal(problem, values))
+            return add_fields(await get_response(request), budget)
 
         return answer_async
 
     def answer(request: HttpRequest) -> HttpResponseBase:
         values, cost = requests.units(request)
-        if not cost:
-            return cast(HttpResponseBase, get_response(request))
         try:
-            budget = requests.limit.take(values, cost)
+            budget = limit.take(values, cost)
         except PROBLEMS as problem:
-            return requests.refuse(problem, values)
-        return requests.add_fields(get_response(request), budget)
+            return _answer(limit.refusal(problem, values))
+        return add_fields(get_response(request), budget)
 
     return answer
 
 
-class LimitedRequests:
-    """The limit that the settings describe."""
+class AnswerRefusals(MiddlewareMixin):
+    """Middleware that answers what `countless.limited` refuses with 429, or with 503 while the quota is unknown."""
 
-    def __init__(self, setting: Any) -> None:
-        if not isinstance(setting, dict) or "budget" not in setting:
-            raise InvalidParameter(SETTING, setting, 'a dict such as {"budget": "keys/{key}", "key": "dotted.name"}')
-        options = {name: value for name, value in setting.items() if name not in ("budget", "key", "cost")}
-        if unknown := options.keys() - Options.__annotations__.keys():
-            known = ", ".join(["budget", "key", "cost", *Options.__annotations__])
-            raise InvalidParameter(SETTING, setting, f"a dict with options of these: {known}; {min(unknown)} is none")
-        self.limit = Limit(None, setting["budget"], **options)
-        self._key, self._cost = (_function(setting.get(name)) for name in ("key", "cost"))
-        require_key_and_cost(self.limit, self._key, self._cost)
+    def process_exception(self, request: HttpRequest, problem: Exception) -> HttpResponse | None:
+        refusal = refusal_of(problem)
+        return refusal and _answer(refusal)
 
-    def units(self, request: HttpRequest) -> tuple[dict[str, str], int]:
-        key = "" if self._key is None else self._key(request)
-        return {"key": key or ""}, 0 if key is None else 1 if self._cost is None else self._cost(request)
 
-    def refuse(self, problem: Problem, values: dict[str, str]) -> HttpResponse:
-        refusal = self.limit.refusal(problem, values)
-        return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.headers))
+def _from_settings(setting: Any) -> tuple[Limit, KeyAndCost]:
+    if not isinstance(setting, dict) or "budget" not in setting:
+        raise InvalidParameter(SETTING, setting, 'a dict such as {"budget": "keys/{key}", "key": "dotted.name"}')
+    options = {name: value for name, value in setting.items() if name not in ("budget", "key", "cost")}
+    if unknown := options.keys() - Options.__annotations__.keys():
+        known = ", ".join(["budget", "key", "cost", *Options.__annotations__])
+        raise InvalidParameter(SETTING, setting, f"a dict with options of these: {known}; {min(unknown)} is none")
+    limit = Limit(None, setting["budget"], **options)
+    return limit, KeyAndCost(limit, *(_function(setting.get(name)) for name in ("key", "cost")))
 
-    def add_fields(self, response: HttpResponseBase, budget: ClientBudget | None) -> HttpResponseBase:
-        for name, value in [] if budget is None else self.limit.headers(budget):
-            response[name] = value
-        return response
+
+def _answer(refusal: Refusal) -> HttpResponse:
+    return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.headers))
 
 
 def _function(value: Any) -> Any:

@@ -10,12 +10,12 @@ from typing import Any, Unpack
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 
 from countless.client.client import Client
-from countless.errors import AboveLimit, BudgetRefused, InvalidParameter
-from countless.limiting.keys import KEY
+from countless.errors import InvalidParameter
+from countless.limiting.keys import KeyAndCost
 from countless.limiting.limit import PROBLEMS, Limit, Options, refusal_of
 
 
@@ -41,41 +41,34 @@ class Limited:
         **options: Unpack[Options],
     ) -> None:
         self._limit = Limit(client, budget, **options)
-        if (KEY in self._limit.fields) is not (key is not None):
-            raise InvalidParameter("budget", budget, "a name with {key} if a key is given, and without it otherwise")
-        self._key = key
-        self._cost = cost or (lambda scope: 1)
+        self._requests = KeyAndCost(self._limit, key, cost, has_path=True)
 
-    async def __call__(self, request: Request, response: Response) -> None:
-        values, cost = {name: str(value) for name, value in request.path_params.items()}, self._cost(request.scope)
-        if self._key is not None:
-            key = self._key(request.scope)
-            if key is None:
-                return
-            values[KEY] = key
-        if unknown := [field for field in self._limit.fields if field not in values]:
+    async def __call__(self, request: HTTPConnection, response: Response) -> None:
+        if request.scope["type"] != "http":  # as in `LimitRequests`
+            return
+        of_request, cost = self._requests.units(request.scope)
+        values = {**request.path_params, **of_request}
+        if cost and (unknown := [field for field in self._limit.fields if field not in values]):
             allowed = f"a name whose fields are parameters of the path {request.url.path}; {unknown[0]} is none of them"
             raise InvalidParameter("budget", self._limit.budget, allowed)
-        if cost == 0:
-            return
         try:
             budget = await self._limit.atake(values, cost)
         except PROBLEMS as problem:
             refusal = self._limit.refusal(problem, values)
             headers = {name: value for name, value in refusal.headers if not name.startswith("content-")}
             raise HTTPException(refusal.status, refusal.title, headers) from problem
-        if budget is not None:
-            response.headers.update(dict(self._limit.headers(budget)))
+        for name, value in [] if budget is None else self._limit.headers(budget):
+            response.headers.append(name, value)
 
 
 def answer_refusals(app: Starlette) -> None:
     """Answer what `countless.limited` refuses with 429, or with 503 while the quota is unknown."""
-    for kind in (BudgetRefused, AboveLimit):
+    for kind in PROBLEMS:
         app.add_exception_handler(kind, _answer)
 
 
 def _answer(request: Request, problem: Exception) -> Response:
-    refusal = refusal_of(problem) if isinstance(problem, PROBLEMS) else None
+    refusal = refusal_of(problem)
     if refusal is None:
         raise problem
     return Response(refusal.body, refusal.status, dict(refusal.headers))

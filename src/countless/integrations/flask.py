@@ -9,18 +9,17 @@ def export(tenant: str) -> str: ...
 
 from flask import Flask, Response
 
-from countless.errors import AboveLimit, BudgetRefused
 from countless.limiting.limit import PROBLEMS, refusal_of
 
 
 def answer_refusals(app: Flask) -> None:
     """Answer what `countless.limited` refuses with 429, or with 503 while the quota is unknown."""
-    for kind in (BudgetRefused, AboveLimit):
+    for kind in PROBLEMS:
         app.register_error_handler(kind, _answer)
 
 
 def _answer(problem: Exception) -> Response:
-    refusal = refusal_of(problem) if isinstance(problem, PROBLEMS) else None
+    refusal = refusal_of(problem)
     if refusal is None:
         raise problem
     return Response(refusal.body, refusal.status, refusal.headers)

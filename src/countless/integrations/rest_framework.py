@@ -9,12 +9,12 @@ Each user, or address, has a budget: `throttle/user/<key>`. The coordinator has 
 from functools import cache
 from typing import Any, ClassVar, Unpack
 
-from rest_framework.exceptions import APIException
+from rest_framework.exceptions import APIException, ParseError
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from countless.errors import AboveLimit, LimitExceeded
-from countless.limiting.limit import PROBLEMS, Limit, Options
+from countless.errors import AboveLimit, BudgetRefused, InvalidParameter, LimitExceeded
+from countless.limiting.limit import Limit, Options
 
 
 class QuotaUnavailable(APIException):
@@ -46,8 +46,10 @@ class UserThrottle(BaseThrottle):
         except (LimitExceeded, AboveLimit) as refused:
             self._retry_after = getattr(refused, "retry_after", None)
             return False
-        except PROBLEMS as problem:
+        except BudgetRefused as problem:
             raise QuotaUnavailable from problem
+        except InvalidParameter as problem:  # the key comes from outside, as from X-Forwarded-For
+            raise ParseError(f"the key of this request must be {problem.allowed}") from problem
         return True
 
     def wait(self) -> float | None:

@@ -7,23 +7,24 @@ import json
 import logging
 from collections.abc import Mapping
 from math import ceil
-from shlex import quote
 from time import monotonic, sleep
 from typing import NamedTuple, TypedDict
 from weakref import WeakKeyDictionary
 
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S, refusal
-from countless.client.client import Client, process_client
+from countless.client.client import Client
+from countless.client.default import default_client, expect_by_default
+from countless.client.expected_rules import command_for
 from countless.client.http_requests import SparseLog
 from countless.clock import Clock
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Slot
-from countless.core.parameters import require_bool, require_seconds
+from countless.core.parameters import require_bool, require_integer, require_seconds
 from countless.errors import AboveLimit, BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget
 from countless.limiting.fields import limit_field, policy_field, require_policy, window_s
-from countless.limiting.template import fields_of
-from countless.wire.keys import rule_of_fields
+from countless.limiting.template import fields_of, part_of_name
+from countless.wire.keys import rule_of_fields, validate_counter
 
 ON_UNREACHABLE = ("refuse", "allow")
 RETRY_S = 1  # after a request that was refused because nothing answered
@@ -37,6 +38,7 @@ INVALID = "invalid"  # the key makes no name, or the cost no number of units
 _PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
 
 Headers = list[tuple[str, str]]
+Values = Mapping[str, object]  # of the fields of a name
 Problem = BudgetRefused | InvalidParameter
 PROBLEMS = (BudgetRefused, InvalidParameter)  # that `take` raises, and `refusal` answers
 
@@ -92,45 +94,46 @@ class Limit:
             raise InvalidParameter("on_unreachable", on_unreachable, f"one of: {', '.join(ON_UNREACHABLE)}")
         if isinstance(wait, str) and wait != PERIOD:
             raise InvalidParameter("wait", wait, f"a number of seconds, or {PERIOD!r}")
-        self._wait = WAIT_S if isinstance(wait, str) else wait
-        require_seconds("wait", self._wait)
         require_seconds("timeout", timeout)
         require_bool("shadow", shadow)
-        self._timeout = timeout if wait == PERIOD else 0.0
+        waits = wait == PERIOD and not shadow
+        self._timeout = timeout if waits else 0.0
+        self._wait = wait if not isinstance(wait, str) else timeout if waits and on_unreachable == "refuse" else WAIT_S
+        require_seconds("wait", self._wait)
         self.budget = budget
         self.fields = fields_of(budget)
         self._rule = rule_of_fields(budget)
-        self._command = f"countless budget create {quote(self._rule)} --limit N --per minute"
         self._allow_unreachable = on_unreachable == "allow"
         self._shadow = shadow
         self._policy = require_policy(policy)
         self._counter = counter
         self._log = SparseLog()
         self._client = client
-        if client is not None:
-            self._expect_rule(client)
-
-    def _expect_rule(self, client: Client) -> None:
-        client.counter(self._counter)  # raises here if the name is wrong
-        client._expected_rules.add(self._rule, self._command)
+        validate_counter(counter)
+        if client is None:
+            expect_by_default(self._rule)
+        else:
+            client.expect(self._rule)
 
     def client(self) -> Client:
         if self._client is None:
-            self._client = process_client()
-            self._expect_rule(self._client)
+            self._client = default_client()
         return self._client
 
-    def take(self, values: Mapping[str, str], cost: int) -> ClientBudget | None:
+    def take(self, values: Values, cost: int) -> ClientBudget | None:
         """Spend the units of a request whose name has these fields; raise what `refusal` answers.
 
-        The answer to the request gets the `RateLimit` fields of the budget that is returned.
+        The answer to the request gets the `RateLimit` fields of the budget that is returned. None: it is free, or was
+        let through.
         """
         try:
-            budget, retries = self._budget_of(values), Retries(self._timeout)
-            decision = budget.take(cost, self._wait)
-            while pause := retries.pause(budget, decision, cost):
+            budget, attempts = self._budget_for(values, cost), Attempts(self._wait, self._timeout, monotonic)
+            if budget is None:
+                return None
+            decision = budget.take(cost, attempts.wait)
+            while pause := attempts.pause(budget, decision, cost):
                 sleep(pause)
-                decision = budget.take(cost, self._wait)
+                decision = budget.take(cost, attempts.wait)
             if not decision:
                 raise refusal(budget.name, decision, cost, self._wait)
         except PROBLEMS as problem:
@@ -138,16 +141,18 @@ class Limit:
             return None
         return None if self._shadow else budget
 
-    async def atake(self, values: Mapping[str, str], cost: int) -> ClientBudget | None:
+    async def atake(self, values: Values, cost: int) -> ClientBudget | None:
         """`take` for asyncio, while other tasks run."""
         from asyncio import sleep
 
         try:
-            budget, retries = self._budget_of(values), Retries(self._timeout)
-            decision = await budget.atake(cost, self._wait)
-            while pause := retries.pause(budget, decision, cost):
+            budget, attempts = self._budget_for(values, cost), Attempts(self._wait, self._timeout, monotonic)
+            if budget is None:
+                return None
+            decision = await budget.atake(cost, attempts.wait)
+            while pause := attempts.pause(budget, decision, cost):
                 await sleep(pause)
-                decision = await budget.atake(cost, self._wait)
+                decision = await budget.atake(cost, attempts.wait)
             if not decision:
                 raise refusal(budget.name, decision, cost, self._wait)
         except PROBLEMS as problem:
@@ -155,30 +160,31 @@ class Limit:
             return None
         return None if self._shadow else budget
 
-    def acquire(self, values: Mapping[str, str], cost: int) -> Slot | None:
-        """Hold units while something runs. None if it was let through without. Raises what `take` raises."""
+    def acquire(self, values: Values, cost: int) -> Slot | None:
+        """Hold units while something runs. None if it is free, or was let through. Raises what `take` raises."""
         try:
-            return self._budget_of(values).acquire(cost, self._timeout or self._wait)
+            budget = self._budget_for(values, cost)
+            return None if budget is None else budget.acquire(cost, self._wait)
         except PROBLEMS as problem:
             self._pass_or_raise(problem, values)
             return None
 
-    async def aacquire(self, values: Mapping[str, str], cost: int) -> Slot | None:
+    async def aacquire(self, values: Values, cost: int) -> Slot | None:
         try:
-            return await self._budget_of(values).aacquire(cost, self._timeout or self._wait)
+            budget = self._budget_for(values, cost)
+            return None if budget is None else await budget.aacquire(cost, self._wait)
         except PROBLEMS as problem:
             self._pass_or_raise(problem, values)
             return None
 
-    def _name_of(self, values: Mapping[str, str]) -> str:
-        return self.budget.format_map(values) if self.fields else self.budget
+    def _name(self, values: Values) -> str:
+        return self.budget.format_map({field: part_of_name(field, values[field]) for field in self.fields})
 
-    def _budget_of(self, values: Mapping[str, str]) -> ClientBudget:
-        if not all(values[field] for field in self.fields):
-            raise InvalidParameter("key", "", "one with a key, which this request has not")
-        return self.client().budget(self._name_of(values))
+    def _budget_for(self, values: Values, cost: int) -> ClientBudget | None:
+        require_integer("cost", cost, 0)
+        return self.client().budget(self._name(values)) if cost else None
 
-    def _pass_or_raise(self, problem: Problem, values: Mapping[str, str]) -> None:
+    def _pass_or_raise(self, problem: Problem, values: Values) -> None:
         """Log and count a request without units, and raise unless it is let through."""
         reason = reason_of(problem)
         unreachable = reason not in (Reason.EXHAUSTED, ABOVE_LIMIT, INVALID)
@@ -187,11 +193,11 @@ class Limit:
         self.client().counter(self._counter).labels(policy=self._policy, reason=reason, mode=mode).inc()
         usual = reason == Reason.EXHAUSTED and mode == "enforced"
         detail = f": {problem}" if isinstance(problem, UnknownBudget | InvalidParameter) else ""
-        create = f"; create the rule: {self._command}" if reason == NO_BUDGET else ""
+        create = f"; create the rule: {command_for(self._rule)}" if reason == NO_BUDGET else ""
         self._log.log(
             logging.INFO if usual else logging.WARNING,
             "request not admitted: mode=%s policy=%s budget=%s reason=%s%s",
-            *(mode, self._policy, self._name_of(values), reason, detail + create),
+            *(mode, self._policy, self.budget if reason == INVALID else self._name(values), reason, detail + create),
         )
         if not passes:
             _REFUSED[problem] = self, values
@@ -210,20 +216,20 @@ class Limit:
         limit = limit_field(self._policy, available, None if retry is None else ceil(retry))
         return [("ratelimit-policy", policy), ("ratelimit", limit)]
 
-    def refusal(self, problem: Problem, values: Mapping[str, str]) -> Refusal:
+    def refusal(self, problem: Problem, values: Values) -> Refusal:
         """The answer to a request that was refused with this error, as problem details (RFC 9457)."""
         reason = reason_of(problem)
         headers: Headers = []
         if reason == INVALID:
-            of_cost = getattr(problem, "parameter", "") == "n"
-            what = "cost" if of_cost else "name of the budget"
+            parameter = getattr(problem, "parameter", "")
+            what = {"n": "cost", "budget": "name of the budget"}.get(parameter, parameter)
             title = f"the {what} of this request must be {getattr(problem, 'allowed', '')}"
             return _refusal(400, {"type": "about:blank", "title": title}, headers)
         retry: float | None
         if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:
             status, kind, retry = 429, "quota-exceeded", getattr(problem, "retry_after", None)
             title = "quota exceeded" if reason == Reason.EXHAUSTED else "this request costs more than its whole quota"
-            headers = self._headers(self._budget_of(values), 0)
+            headers = self._headers(self.client().budget(self._name(values)), 0)
         else:
             status, kind, retry = 503, "temporary-reduced-capacity", RETRY_S
             title = "quota temporarily unavailable"
@@ -234,13 +240,13 @@ class Limit:
         )
 
 
-_REFUSED: WeakKeyDictionary[Exception, tuple[Limit, Mapping[str, str]]] = WeakKeyDictionary()
+_REFUSED: WeakKeyDictionary[Exception, tuple[Limit, Values]] = WeakKeyDictionary()
 
 
-def refusal_of(problem: Problem) -> Refusal | None:
+def refusal_of(problem: Exception) -> Refusal | None:
     """The answer to a request in which a limit has raised this error. None: something else has raised it."""
     limit, values = _REFUSED.get(problem, (None, {}))
-    return None if limit is None else limit.refusal(problem, values)
+    return limit.refusal(problem, values) if limit and isinstance(problem, PROBLEMS) else None
 
 
 def _refusal(status: int, content: Mapping[str, object], headers: Headers) -> Refusal:
@@ -249,17 +255,23 @@ def _refusal(status: int, content: Mapping[str, object], headers: Headers) -> Re
     return Refusal(status, str(content["title"]), body, [*own, ("cache-control", "no-store"), *headers])
 
 
-class Retries:
-    """The attempts of a request that waits until a period, or a rolling window, has room."""
+class Attempts:
+    """The attempts of a request. With a timeout it waits until the period, or the rolling window, has room."""
 
-    def __init__(self, timeout: float, clock: Clock = monotonic) -> None:
+    def __init__(self, wait: float, timeout: float, clock: Clock) -> None:
+        self._wait = wait
         self._clock = clock
-        self._deadline = clock() + timeout if timeout else 0.0
+        self._deadline = clock() + timeout if timeout else None
+
+    @property
+    def wait(self) -> float:
+        """Seconds that the next one may wait for the coordinator."""
+        return self._wait if self._deadline is None else min(self._wait, max(0.0, self._deadline - self._clock()))
 
     def pause(self, budget: ClientBudget, decision: Decision, cost: int) -> float:
         """Seconds until another attempt may succeed; 0: it ends here."""
         rule = budget.rule
-        if not self._deadline or decision.reason is not Reason.EXHAUSTED or rule is None:
+        if self._deadline is None or decision.reason is not Reason.EXHAUSTED or rule is None:
             return 0.0
         retry = budget.retry_after(cost)
         if retry is None and rule.rolling is not None:  # what comes back was admitted elsewhere

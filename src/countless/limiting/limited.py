@@ -9,15 +9,25 @@ not run.
 
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext
-from functools import wraps
-from inspect import isasyncgenfunction, iscoroutinefunction, isfunction, isgeneratorfunction, signature
+from functools import partial, wraps
+from inspect import (
+    Signature,
+    isasyncgenfunction,
+    isbuiltin,
+    iscoroutinefunction,
+    isfunction,
+    isgeneratorfunction,
+    ismethod,
+    signature,
+)
 from typing import Any, ParamSpec, TypeVar, cast
 
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
 from countless.core.parameters import require_bool, require_integer
 from countless.errors import InvalidParameter
-from countless.limiting.limit import PERIOD_WAIT_S, Limit
+from countless.limiting.keys import KEY
+from countless.limiting.limit import PERIOD_WAIT_S, Limit, Values
 from countless.limiting.registered import require_not_registered
 
 P = ParamSpec("P")
@@ -76,11 +86,13 @@ class Calls:
     def __init__(
         self, function: Callable[..., Any], limit: Limit, key: Callable[..., object] | None, cost: Cost, *, hold: bool
     ) -> None:
-        if not isfunction(function):
-            raise InvalidParameter("function", function, "a function: put limited below decorators that return another")
+        if not (isfunction(function) or ismethod(function) or isbuiltin(function) or isinstance(function, partial)):
+            raise InvalidParameter(
+                "function", function, "a function: put limited below decorators that return something else"
+            )
         require_not_registered(function)
-        self._signature = signature(function)
-        known = tuple(self._signature.parameters) if key is None else ("key",)
+        self._signature = signature(function) if limit.fields and key is None else Signature()
+        known = tuple(self._signature.parameters) if key is None else (KEY,)
         if unknown := [field for field in limit.fields if field not in known]:
             allowed = f"a name whose fields are of these: {', '.join(known)}; {unknown[0]} is none of them"
             raise InvalidParameter("budget", limit.budget, allowed)
@@ -94,30 +106,29 @@ class Calls:
     def admit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AbstractContextManager[object]:
         """Raise if a call may not run; otherwise return what it runs in."""
         values, cost = self._units(args, kwargs)
-        if cost and self._hold:
+        if self._hold:
             return self._limit.acquire(values, cost) or nullcontext()
-        if cost:
-            self._limit.take(values, cost)
+        self._limit.take(values, cost)
         return nullcontext()
 
     async def aadmit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> AbstractContextManager[object]:
         values, cost = self._units(args, kwargs)
-        if cost and self._hold:
+        if self._hold:
             return await self._limit.aacquire(values, cost) or nullcontext()
-        if cost:
-            await self._limit.atake(values, cost)
+        await self._limit.atake(values, cost)
         return nullcontext()
 
-    def _units(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, str], int]:
-        cost = self._cost(*args, **kwargs) if callable(self._cost) else self._cost
+    def _units(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Values, int]:
+        values: dict[str, object] = {}
         if self._key is not None:
-            key = self._key(*args, **kwargs)
-            return {"key": "" if key is None else str(key)}, 0 if key is None else cost
-        if not self._limit.fields:
-            return {}, cost
-        call = self._signature.bind(*args, **kwargs)
-        call.apply_defaults()
-        return {field: str(call.arguments[field]) for field in self._limit.fields}, cost
+            values[KEY] = self._key(*args, **kwargs)
+            if values[KEY] is None:
+                return values, 0
+        elif self._limit.fields:
+            call = self._signature.bind(*args, **kwargs)
+            call.apply_defaults()
+            values = call.arguments
+        return values, self._cost(*args, **kwargs) if callable(self._cost) else self._cost
 
 
 def _limited(function: Callable[..., Any], calls: Calls) -> Callable[..., Any]:

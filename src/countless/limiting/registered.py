@@ -9,16 +9,17 @@ from typing import Any
 
 from countless.errors import InvalidParameter
 
-FRAMEWORKS = frozenset(
-    {"fastapi", "flask", "litestar", "quart", "sanic", "starlette"}
-)  # they register what they return
+# Their decorators return the function as it was.
+FRAMEWORKS = frozenset({"aiohttp", "apscheduler", "bottle", "fastapi", "fastmcp", "flask", "litestar", "mcp", "ninja"})
+FRAMEWORKS |= {"pydantic_ai", "quart", "sanic", "starlette"}
 MAX_DEPTH = 5  # function, closure, tuple, function, list, blueprint
 
 
 def require_not_registered(function: Callable[..., Any]) -> None:
     """Raise InvalidParameter if a framework has the function itself, without what decorators have made of it."""
     if framework := _holder(function):
-        message = f"{function.__qualname__} is registered with {framework} already: put limited below its route"
+        name = getattr(function, "__qualname__", function)
+        message = f"{name} is registered with {framework} already: put limited below the decorator that does so"
         raise InvalidParameter("function", function, message=message)
 
 
