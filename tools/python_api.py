@@ -16,6 +16,7 @@ from countless.client.answers import (
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.client import Client, connect
 from countless.client.counter import Counter
+from countless.client.default import default_client
 from countless.client.families.local_family import ClientDistribution
 from countless.client.reader import Reader
 from countless.client.watch import Watch
@@ -42,8 +43,11 @@ from countless.inprocess.distribution import Distribution, ObservingSite
 from countless.inprocess.family import Family, LabelSite
 from countless.inprocess.tracker import CountingSite, Tracker
 from countless.inprocess.world import Traffic
+from countless.integrations.fastapi import Limited
 from countless.limiting.limited import limited
 from countless.wsgi import CountRequests as CountWsgiRequests
+from countless.wsgi import LimitRequests as LimitWsgiRequests
+from countless.wsgi import header_key as wsgi_header_key
 from tools.python_layout import section
 
 WRITTEN = "*Written by `python -m tools.reference`.*"
@@ -73,7 +77,7 @@ counts requests.
 named here; other modules are internal ([architecture](repo:design/architecture.md)).
 """,
     (
-        *(connect, Client, Counter, ClientDistribution, Watch, CountRequests, CountWsgiRequests),
+        *(connect, default_client, Client, Counter, ClientDistribution, Watch, CountRequests, CountWsgiRequests),
         *(CountlessError, InvalidParameter, UnknownName, CounterRefused),
     ),
 )
@@ -89,7 +93,8 @@ An operator creates budgets; the examples use these:
 [Functions and routes](../../guides/limit-functions.md), [slowapi and flask-limiter](../../guides/web-frameworks.md).
 """,
     (
-        *(ClientBudget, BudgetRule, Decision, Hold, Slot, limited, LimitRequests, header_key),
+        *(ClientBudget, BudgetRule, Decision, Hold, Slot),
+        *(limited, LimitRequests, header_key, LimitWsgiRequests, wsgi_header_key, Limited),
         *(LimitExceeded, UnknownBudget),
     ),
 )
@@ -133,7 +138,11 @@ many threads.
 )
 PAGES = {"client": CLIENT, "limits": LIMITS, "answers": ANSWERS, "in-process": IN_PROCESS}
 PUBLIC = tuple(name for page in PAGES.values() for name in page.names)
-CONSTRUCTED = (Tracker, Budget, Family, Distribution, Reader, CountRequests, LimitRequests, CountWsgiRequests)
+CONSTRUCTED = (
+    *(Tracker, Budget, Family, Distribution, Reader),
+    *(CountRequests, CountWsgiRequests, LimitRequests, LimitWsgiRequests, Limited),
+)
+PLACES = {"countless.wsgi": " (WSGI)", "countless.integrations.fastapi": " (FastAPI)"}
 
 
 def page(name: str) -> str:
@@ -145,5 +154,4 @@ def page(name: str) -> str:
 
 def title(thing: object) -> str:
     """The name of a section."""
-    name: str = getattr(thing, "__name__", "")
-    return f"{name} (WSGI)" if thing is CountWsgiRequests else name
+    return getattr(thing, "__name__", "") + PLACES.get(getattr(thing, "__module__", ""), "")

@@ -204,6 +204,7 @@ def _short(text: str) -> str:
     text = re.sub(r"LeakMap\(name='always 0 fixed positions'.*?frozenset\(\)\)", "NOTHING_LEAKS", text)
     text = re.sub(r"<function \S*<lambda> at \w+>", "...", text).replace("<built-in function time>", "time.time")
     text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text).replace("MutableMapping[str, Any]", "Scope")
+    text = text.replace("'WSGIEnvironment'", "WSGIEnvironment")
     text = re.sub(r"Union\[Literal\['auto', [^]]*\], Scheme\]", "str | Scheme", text)
     text = text.replace(
         "Callable[[Scope, Callable[[], Awaitable[Scope]], Callable[[Scope], Awaitable[None]]], Awaitable[None]]",

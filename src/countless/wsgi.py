@@ -84,10 +84,7 @@ class CountRequests:
 
 
 def header_key(header: str, missing: str = "anonymous") -> Callable[["WSGIEnvironment"], str]:
-    """Return a key function: 16 digits of the hash of a header. API keys are secret; names of budgets are not.
-
-    Requests without the header have the key `missing`.
-    """
+    """Return a key function of the WSGI environment; its keys are those of the ASGI function."""
     name = "HTTP_" + header.upper().replace("-", "_")
 
     def key(environ: "WSGIEnvironment") -> str:
@@ -103,11 +100,9 @@ class LimitRequests:
     Args:
         app: The application.
         client: From `connect`.
-        budget: Name of the budget; `{key}` in it is replaced by the request's key.
-        key: A function of the WSGI environment that returns the key, such as `header_key("x-api-key")`. It returns None
-            for requests that are not limited.
-        cost: A function of the environment that returns the units the request costs, 0 for a free one. None: 1 for all.
-        options: `wait`, `timeout`, `on_unreachable`, `shadow`, `policy` and `counter` of `limited`.
+        budget: As for ASGI.
+        key, cost: Functions of the WSGI environment, as for ASGI.
+        options: Those of `limited`.
     """
 
     def __init__(
@@ -116,7 +111,7 @@ class LimitRequests:
         client: Client,
         budget: str,
         *,
-        key: Callable[["WSGIEnvironment"], str | None] | None = None,
+        key: Callable[["WSGIEnvironment"], object] | None = None,
         cost: Callable[["WSGIEnvironment"], int] | None = None,
         **options: Unpack[Options],
     ) -> None:

@@ -49,7 +49,7 @@ from tools.python_names import SAME
 NOW = datetime(2026, 11, 18)
 RATE = Rate("a", "5m", 1.0, 1.0, 1.0, "exact", None)
 PUBLIC_NAMES = {
-    "Client": "aanswer answer budget close connected counter distribution expired_holds flush "
+    "Client": "aanswer answer budget close connected counter distribution expect expired_holds flush "
     "last_error quantile rate ready rolling site together top watch window",
     "Counter": "add count count_calls count_exceptions inc labels name overflow_count",
     "ClientDistribution": "count name observe",

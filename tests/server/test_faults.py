@@ -176,7 +176,9 @@ child = get_context("fork").Process(target=work)
 child.start()
 child.join()
 """
-    assert python(code, server.url).wait(TIMEOUT_S) == 0
+    parent = python(code, server.url)
+    parent.communicate(timeout=TIMEOUT_S)
+    assert parent.returncode == 0
     assert server.sites() == []
     assert server.inspect("own")["known"] == 5
 

@@ -47,7 +47,7 @@ class LimitRequests:
         client: Client,
         budget: str,
         *,
-        key: Callable[[Scope], str | None] | None = None,
+        key: Callable[[Scope], object] | None = None,
         cost: Callable[[Scope], int] | None = None,
         **options: Unpack[Options],
     ) -> None:

@@ -20,15 +20,13 @@ from countless.limiting.limit import PROBLEMS, Limit, Options, refusal_of
 
 
 class Limited:
-    """A dependency that takes units of a budget for each request, and answers 429 if none are left.
+    """A dependency of FastAPI that takes units of a budget for each request, and answers 429 if none are left.
 
     Args:
         budget: Name of the budget. Fields in it are parameters of the path, or `{key}`.
-        client: From `connect`. None: one for the process, from the environment, when it is first needed.
-        key: A function of the scope that returns the field `{key}`, such as `header_key("x-api-key")`. It returns None
-            for requests that are not limited.
-        cost: A function of the scope that returns the units the request costs, 0 for a free one. None: 1 for all.
-        options: `wait`, `timeout`, `on_unreachable`, `shadow`, `policy` and `counter` of `limited`.
+        client: From `connect`. None: `default_client()`.
+        key, cost: Functions of the scope, as for `LimitRequests`.
+        options: Those of `limited`.
     """
 
     def __init__(
@@ -36,7 +34,7 @@ class Limited:
         budget: str,
         *,
         client: Client | None = None,
-        key: Callable[[Any], str | None] | None = None,
+        key: Callable[[Any], object] | None = None,
         cost: Callable[[Any], int] | None = None,
         **options: Unpack[Options],
     ) -> None:

@@ -67,10 +67,10 @@ class Limit:
     """A limit on requests by a budget, or by many whose names have fields: `keys/{key}`.
 
     Args:
-        client: From `connect`. None: one for this process, from the environment, when it is first needed.
+        client: From `connect`. None: `default_client()`.
         budget: The name. What is in braces is replaced by the request's own.
-        wait: Seconds to wait for the coordinator, if this process has too few units; or `"period"`: until the period or
-            the rolling window has room.
+        wait: Seconds to wait for the coordinator, if this process has too few units; or `"period"`: until it answers,
+            and the period or the rolling window has room.
         timeout: The longest wait with `wait="period"`, in seconds.
         on_unreachable: While the quota is unknown, `refuse` refuses and `allow` admits.
         shadow: Admit everything; count and log what would have been refused.

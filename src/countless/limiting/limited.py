@@ -55,11 +55,12 @@ def limited(
 
     Args:
         budget: Its name. Fields in it are arguments of the function: `exports/{tenant}`.
-        client: From `connect`. None: one from the environment, when it is first needed.
+        client: From `connect`. None: `default_client()`.
         key: A function of the arguments that returns the field `{key}`. It returns None for calls that are not limited.
         cost: Units of a call, or a function of the arguments that returns them.
         hold: The units are in use while the function runs, a generator until it ends. None is spent.
-        wait: Seconds to wait for the coordinator, or `"period"`: until the period or rolling window has room.
+        wait: Seconds to wait for the coordinator, or `"period"`: until it answers, and the period or rolling window has
+            room.
         timeout: With `wait="period"`: the longest wait, in seconds.
         on_unreachable: While the quota is unknown, `"refuse"` raises and `"allow"` runs the function.
         shadow: Run every call; count and log what would have been refused.
