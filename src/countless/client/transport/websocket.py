@@ -117,7 +117,7 @@ class WebSocketConnection:
 
     def send(self, frame: bytes) -> None:
         if self._protocol.state is not State.OPEN:
-            raise ConnectionLost("the connection is closed")
+            raise self._closed()
         self._protocol.send_binary(frame)
         self._write()
 
@@ -132,10 +132,13 @@ class WebSocketConnection:
                 raise ConnectionLost("the coordinator sent a message that is not one binary frame")
         self._write()
         if not frames and self._protocol.state is not State.OPEN:
-            last = self._protocol.close_rcvd or self._protocol.close_sent
-            reason = (last.reason or last.code) if last else "without a reason"
-            raise ConnectionLost(f"connection closed by the coordinator: {reason}")
+            raise self._closed()
         return frames
+
+    def _closed(self) -> ConnectionLost:
+        last = self._protocol.close_rcvd or self._protocol.close_sent
+        reason = (last.reason or last.code) if last else "without a reason"
+        return ConnectionLost(f"connection closed by the coordinator: {reason}")
 
     def close(self) -> None:
         """Send a close frame if that is possible, then close the socket."""
