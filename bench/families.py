@@ -144,11 +144,12 @@ def _file_bytes(labels: list[str]) -> int:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "state"
         store, before = SqliteStore(path), process_time()
-        fields = FamilyFields(FamilyRule(LABELLED, 0.01), 1, Steps(), 10, 10**9, 0)
+        fields = FamilyFields(1, Steps(), 10, 10**9, 0)
         counts = {label: 1000 + number for number, label in enumerate(labels)}
         for number in range(10):
             site_id = SiteId(f"web-{number}", (1_763_000_000 << 30) + number)
             rows: KeyRows = {
+                "spec": alone(FamilyRule(LABELLED, 0.01)),
                 "state": alone(fields),
                 "member": [row_of(site_id, MemberFields(Steps(), 10**8))],
                 "label": [("", 0, label, n) for label, n in counts.items()],

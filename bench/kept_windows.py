@@ -12,14 +12,14 @@ from time import process_time
 from bench import figures
 from countless.core.periods.window import WindowRule
 from countless.server.connection import Connection
-from countless.server.kinds.counter import CounterFields
-from countless.server.kinds.windowed_counter import WindowedCounter, WindowFields
+from countless.server.kinds.counter import WindowedCounter
+from countless.server.sessions.periodic import PeriodicFields, WindowFields
 from countless.server.settings import Config, Settings
 from countless.server.site_server import SiteServer
 from countless.server.storage.rows import Changes, Rows, alone
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import VERSION, DownItem, Hello, Join, Leave
-from countless.wire.keys import COUNTER, Key
+from countless.wire.keys import ALL, COUNTER, Key
 from tools.tables import Table
 
 PAIRS = 1_000_000
@@ -46,14 +46,14 @@ def series(number: int) -> str:
 
 def fill(path: Path, counters: int, windows: int) -> None:
     store, rule = SqliteStore(path), WindowRule("hour", keep=windows)
-    fields = CounterFields(0, windows * 10**6, 0)
+    fields = PeriodicFields(largest=windows * 10**6)
     for number in range(counters):
         name = series(number)
         config = Config(windows=rule, label_cap=10**6)
-        rows: Rows = {Key(COUNTER, name): {"config": alone(config), "state": alone(fields)}}
+        rows: Rows = {Key(COUNTER, name, "hour", ALL): {"spec": alone(config), "windows": alone(fields)}}
         for each in range(windows):
             key = Key(COUNTER, name, "hour", FIRST - windows + each)
-            rows[key] = {"window": alone(WindowFields(0, 10**6 + each))}
+            rows[key] = {"window": alone(WindowFields(10**6 + each))}
         store.save(Changes(rows))
     store.checkpoint()
     store.close()

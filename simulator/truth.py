@@ -25,9 +25,8 @@ from countless.core.answer import State
 from countless.core.family.messages import OVERFLOW
 from countless.core.family.rule import LABELS
 from countless.errors import InvariantBroken
-from countless.server.kinds.family import TrackedFamily
-from countless.server.kinds.windowed_counter import WindowedCounter
-from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.kinds.counter import WindowedCounter
+from countless.server.kinds.family import TrackedFamily, WindowedFamily
 from countless.server.site_server import SiteServer
 from countless.wire.keys import COUNTER, key_of
 
@@ -116,7 +115,7 @@ class Truth:
                 self._check_family(each.name, each)
 
     def _check_family(self, name: str, family: TrackedFamily) -> None:
-        known, epsilon = family.published, family.rule.epsilon
+        known, epsilon = family.published, family.spec.epsilon
         _require(known.state in (State.EXACT, State.HOLDING), f"{name} is not quiet: {known.state}")
         family.coordinator.check()
         for (_, label), count in [each for each in self.labels.items() if each[0][0] == name]:
@@ -132,13 +131,13 @@ class Truth:
 
     def _check_largest(self, family: TrackedFamily, labels: Counter[str]) -> None:
         """The top has every label with the share, and none far below it; quantiles are inside their bounds."""
-        if family.rule.kind == LABELS:
-            for share in (family.rule.epsilon, 0.5):
+        if family.spec.kind == LABELS:
+            for share in (family.spec.epsilon, 0.5):
                 self._check_top(family, labels, share)
             return
         values = sorted(Counter({int(label): n for label, n in labels.items()}).elements())  # numbers of their buckets
         for found in family.quantiles((0.1, 0.5, 0.9), family.published):
-            exact = family.rule.buckets.middle(values[max(1, ceil(Fraction(repr(found.q)) * len(values))) - 1])
+            exact = family.spec.buckets.middle(values[max(1, ceil(Fraction(repr(found.q)) * len(values))) - 1])
             _require(found.lower <= exact <= found.upper, f"{found} of {family.name}, in truth {exact}")
 
     def _check_top(self, family: TrackedFamily, labels: Counter[str], share: float) -> None:
@@ -146,7 +145,7 @@ class Truth:
         missing = {label for label, n in labels.items() if label and n >= share * total} - listed
         _require(not missing, f"{missing} are not in the top of {family.name}")
         if not family.published.counts.get(OVERFLOW):
-            least = (share - (0.75 + 2 * share) * family.rule.epsilon) * total
+            least = (share - (0.75 + 2 * share) * family.spec.epsilon) * total
             small = {label for label in listed if labels[label] < least - 1e-6}
             _require(not small, f"{small} are in the top of {family.name}, with less than {least} of {total} events")
 

@@ -5,11 +5,12 @@ from itertools import groupby
 from pathlib import Path
 
 from countless.core.coordinator import PersistentState
+from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.server.kinds.budget_periods import SavedBudget
-from countless.server.kinds.counter import CounterFields, config_of, state_of
+from countless.server.kinds.counter import CounterFields, SavedCounter
 from countless.server.kinds.family import SavedFamily
-from countless.server.kinds.windowed_counter import WindowFields
+from countless.server.sessions.periodic import WindowFields
 from countless.server.settings import Config
 from countless.server.storage.rows import Changes, KeyRows, StateStore, alone, row_of, value_of
 from countless.wire.keys import BUDGET, COUNTER, FAMILY, key_of
@@ -22,7 +23,7 @@ def counter_rows(
 ) -> KeyRows:
     rows: KeyRows = {}
     if config is not None:
-        rows["config"] = alone(config)
+        rows["spec"] = alone(config)
     if fields is not None:
         rows["state"] = alone(fields)
     if counts:
@@ -42,7 +43,9 @@ def counter_changes(
 def load_counters(store: StateStore) -> dict[str, tuple[Config, PersistentState]]:
     """And windows that are open."""
     return {
-        str(key): (config_of(key, rows), state_of(key, rows)) for key, rows in store.load(COUNTER) if "config" in rows
+        str(key): (value_of(key, rows, "spec", Config), SavedCounter.of(key, rows).state)
+        for key, rows in store.load(COUNTER)
+        if "state" in rows
     }
 
 
@@ -55,7 +58,12 @@ def load_windows(store: StateStore) -> list[tuple[tuple[str, int], WindowFields]
 
 
 def load_families(store: StateStore) -> dict[str, SavedFamily]:
+    """And windows; those that were dropped together."""
     return {str(key): SavedFamily.of(key, rows) for key, rows in store.load(FAMILY)}
+
+
+def load_rules(store: StateStore) -> dict[str, FamilyRule]:
+    return {str(key): value_of(key, rows, "spec", FamilyRule) for key, rows in store.load(FAMILY)}
 
 
 def load_budgets(store: StateStore) -> dict[str, SavedBudget]:

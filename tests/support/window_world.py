@@ -16,7 +16,7 @@ from countless.core.periods.window import Window, WindowRule, WindowState
 from countless.core.site import Site
 from countless.errors import InvariantBroken, ProtocolError
 from countless.randomness import SeededRandom
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
 from countless.server.sessions.members import id_in
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Config

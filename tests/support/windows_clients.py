@@ -18,7 +18,7 @@ from countless.client.transport.base import ConnectionLost
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.randomness import SeededRandom
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import Changes, StateStore
 from countless.wire.keys import ALL, COUNTER, Key, calendar_text

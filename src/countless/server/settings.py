@@ -58,6 +58,10 @@ class Config:
     def changed(self, given: Mapping[str, Any], windows: WindowRule | None) -> "Config":
         return replace(self, **given, windows=windows)
 
+    @property
+    def windows_kept(self) -> int:
+        return 0 if self.windows is None else self.windows.windows_kept
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

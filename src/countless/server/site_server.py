@@ -21,12 +21,12 @@ from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection, RefusedSites, Turns
 from countless.server.kinds.budgets import Budgets
+from countless.server.kinds.counter import AnyCounter
 from countless.server.kinds.counter_objects import CounterObjects
 from countless.server.kinds.counters import Counters
 from countless.server.kinds.families import Families
 from countless.server.kinds.family_objects import FamilyObjects
 from countless.server.kinds.planner import Planner
-from countless.server.kinds.windowed_counter import AnyCounter
 from countless.server.sessions.joining import Joining
 from countless.server.sessions.kind import Handler, Kind
 from countless.server.sessions.lifecycle import SessionLifecycle
@@ -35,6 +35,7 @@ from countless.server.sessions.objects import Names
 from countless.server.sessions.readable import Readable, Together
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
+from countless.server.sessions.tracked import Surroundings
 from countless.server.settings import Config, Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.health import SaveHealth
@@ -117,8 +118,9 @@ class SiteServer:
             max_ignored=settings.max_counters_per_site,
             on_rejected=self._count_rejected,
         )
-        common = Names(), self.sessions, pipeline, settings, wall_clock, self._lifecycle.retire_lost
-        self._counter_objects = CounterObjects(*common, self.tuning.rng)
+        around = Surroundings(self.health, pipeline.changed, pipeline.remove, wall_clock, self.tuning.rng)
+        common = Names(), self.sessions, pipeline, settings, around, self._lifecycle.retire_lost
+        self._counter_objects = CounterObjects(*common)
         self.counters: dict[str, AnyCounter] = self._counter_objects.by_name
         self._family_objects = FamilyObjects(*common, self.tuning)
         self._counters = Counters(
@@ -388,7 +390,7 @@ class SiteServer:
 
     def spec_of(self, name: str) -> Spec:
         family = self.families.by_name.get(name)
-        return self.config_of(name) if family is None else family.rule
+        return self.config_of(name) if family is None else family.spec
 
     @property
     def by_name(self) -> Mapping[str, Readable]:

@@ -22,9 +22,9 @@ from countless.server.http.answers.windows import window_answer, window_list
 from countless.server.http.history.history import Recorder
 from countless.server.http.history.parts import label_of_family
 from countless.server.http.monitoring import ServerCollector
-from countless.server.kinds.family import FamilyFields, SavedFamily, TrackedFamily
-from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.kinds.family import FamilyFields, SavedFamily, TrackedFamily, WindowedFamily
 from countless.server.sessions.session_table import Session
+from countless.server.sessions.tracked import Surroundings
 from countless.server.settings import Settings
 from countless.wire.families import (
     FamilyLeave,
@@ -244,9 +244,8 @@ def test_family_with_windows_is_created_read_and_deleted_over_http(tmp_path: Pat
 
 def test_share_that_too_many_labels_may_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rule, counts = FamilyRule(LABELS, 0.01), {"a": 40, "b": 30, "c": 20, "d": 10, "": 5}
-    family = TrackedFamily(
-        Key(FAMILY, "pages"), rule, SavedFamily(FamilyFields(rule, 0, Steps(0, 0), 1, 105, 0), counts, {})
-    )
+    saved = SavedFamily(FamilyFields(0, Steps(0, 0), 1, 105, 0), counts, {})
+    family = TrackedFamily(Key(FAMILY, "pages"), rule, Surroundings(), saved)
     monkeypatch.setattr(labels, "MAX_TOP_LABELS", 3)
     assert [row.estimate for row in family_top(family, 0.2).series] == [40, 30, 20, 5]  # the last is the overflow label
     with pytest.raises(InvalidParameter, match="larger: 4 labels may have it, and 3 can be listed"):

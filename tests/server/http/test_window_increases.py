@@ -19,7 +19,7 @@ from countless.server.http.history.history import Recorder
 from countless.server.http.history.parts import CounterSum
 from countless.server.http.page.counter_view import CounterView, OperatorCounterView
 from countless.server.http.page.list_view import ListView
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
 from countless.server.settings import Config
 from countless.server.storage.rows import StateStore
 from countless.wire.frames import Join, Leave

@@ -17,7 +17,7 @@ from countless.core.site import Site
 from countless.randomness import SeededRandom
 from countless.server.http.answers.windows import rolling_answer, window_answer
 from countless.server.http.history.history import Recorder
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import Join, Leave

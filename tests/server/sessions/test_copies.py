@@ -7,7 +7,7 @@ import pytest
 from countless.core.budget.messages import Ask, BudgetId, Grant
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyLeaveAck, FamilyReport, KnownLabels
 from countless.wire.frames import (

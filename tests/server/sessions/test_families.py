@@ -122,12 +122,12 @@ async def test_smallest_epsilon_of_all_sites_is_in_force() -> None:
         assert steps.label_step == 751
         await harness.send(*web, FamilySync("pages", steps.round, 751, steps.total_step, 10_000, 10_000))
         await harness.send(*app, JOIN._replace(epsilon=0.01))
-        assert harness.server.families.by_name["pages"].rule == FamilyRule(LABELS, 0.01)
+        assert harness.server.families.by_name["pages"].spec == FamilyRule(LABELS, 0.01)
         lowered = web[1].received[-1]
         assert isinstance(lowered, FamilySteps)
         assert (lowered.confirm, lowered.label_step < 76) == (True, True)
         await harness.send(*app, JOIN._replace(epsilon=0.3))
-        assert harness.server.families.by_name["pages"].rule.epsilon == 0.01
+        assert harness.server.families.by_name["pages"].spec.epsilon == 0.01
 
 
 async def test_names_and_kinds_that_do_not_fit_are_rejected_and_change_nothing() -> None:

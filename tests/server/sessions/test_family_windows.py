@@ -10,7 +10,7 @@ from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
-from countless.server.kinds.windowed_family import WindowedFamily
+from countless.server.kinds.family import WindowedFamily
 from countless.server.sessions.periodic import MAX_AHEAD
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
@@ -27,7 +27,7 @@ from countless.wire.families import (
     KnownLabels,
 )
 from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, KnownCounts
-from support.saved import load_families
+from support.saved import load_families, load_rules
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 from support.tombstones import shown
@@ -140,7 +140,7 @@ async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Cloc
         await harness.advance(1)
         assert windows(harness) == [(3, 16, "closed"), (4, 18, "closed"), (5, 0, "open")]
         assert family(harness).published.counts == {"{p=a}": 60, "{p=b}": 10}
-        assert {*load_families(store)} == {"pages", name(3), name(4)}
+        assert {*load_families(store)} == {"pages@hour", name(3), name(4)}
         unknown = family(harness).labels_between((FIRST + 1) * HOUR, (FIRST + 4) * HOUR)
         assert unknown.answer("{p=a}")[1:] == (
             13,
@@ -188,7 +188,7 @@ async def test_smallest_epsilon_of_all_sites_is_in_force_in_later_windows(clock:
         clock.show(1)
         steps = await harness.send(*web, *counted(1, 1000))
         assert [each.label_step for each in steps if isinstance(each, FamilySteps)] == [4]  # for two sites, as before
-        assert load_families(store)["pages"].fields.rule.epsilon == 0.01
+        assert load_rules(store)["pages@hour"].epsilon == 0.01
 
 
 async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:

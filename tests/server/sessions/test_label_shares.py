@@ -12,9 +12,8 @@ from countless.core.family.site import LABEL_CAP
 from countless.core.messages import SiteId
 from countless.core.periods.window import WindowRule
 from countless.errors import LimitReached, ProtocolError
-from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.family import TrackedFamily, WindowedFamily
 from countless.server.kinds.label_shares import MEMBER_BYTES, LabelShares, LabelUse, label_bytes
-from countless.server.kinds.windowed_family import WindowedFamily
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.tuning import TUNING

@@ -78,7 +78,7 @@ async def test_series_have_the_config_of_their_counter_and_the_cap_binds_operato
         harness.server.create("hits", Config(alpha=0.25, label_cap=1))
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(series(1), 0, 10), Join(series(2), 0, 10), Join("misses{x}", 0, 1))
-        assert harness.server.counter(series(1)).config.alpha == harness.server.counter(OVERFLOW).config.alpha == 0.25
+        assert harness.server.counter(series(1)).spec.alpha == harness.server.counter(OVERFLOW).spec.alpha == 0.25
         with pytest.raises(InvalidParameter, match="label_cap"):
             harness.server.create(series(3), Config())
         harness.server.delete(series(1))

@@ -110,7 +110,7 @@ async def test_configured_counter_goes_on_with_the_next_number(scheme: Recording
             await fleet.count(harness, "ab"[number % 2])
         before = harness.server.counter("hits")
         number = before.coordinator.round
-        harness.server.configure("hits", replace(before.config, alpha=0.3))
+        harness.server.configure("hits", replace(before.spec, alpha=0.3))
         round = harness.server.counter("hits").coordinator.round
         for name in "ab":
             await fleet.connect(harness, name)

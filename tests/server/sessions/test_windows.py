@@ -9,7 +9,7 @@ from countless.core.messages import Report, SetTrigger
 from countless.core.periods.window import Window, WindowRule, WindowState
 from countless.errors import InvalidParameter
 from countless.server.http.answers.windows import window_answer
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
 from countless.server.sessions.periodic import MAX_AHEAD
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
@@ -297,14 +297,14 @@ async def test_labelled_series_get_windows_with_their_counter(clock: Clock) -> N
         await harness.send(session, connection, Join(series, 0, 0), Report(series, 0, 5, 5))
         with pytest.raises(InvalidParameter, match="end 'web' first"):
             harness.server.configure("requests", HOURLY)
-        assert [each.config.windows for each in harness.server.counters.values()] == [None, None]
+        assert [each.spec.windows for each in harness.server.counters.values()] == [None, None]
         await harness.send(session, connection, Leave(series, 0, 5))
         harness.server.configure("requests", replace(HOURLY, alpha=0.05))
         await harness.send(session, connection, Join(name(1, series), 0, 0))
         clock.show(1)
         assert windows(harness, series) == [(1, 0, "open")]
         assert counter(harness, series).known_total == 5
-        assert (counter(harness).config.alpha, counter(harness, series).config.alpha) == (0.05, 0.05)
+        assert (counter(harness).spec.alpha, counter(harness, series).spec.alpha) == (0.05, 0.05)
 
 
 async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_series(clock: Clock) -> None:

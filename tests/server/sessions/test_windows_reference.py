@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from countless.core.periods.window import WindowState
-from countless.server.kinds.counter import CounterFields
-from countless.server.kinds.windowed_counter import WindowedCounter
+from countless.server.kinds.counter import WindowedCounter
+from countless.server.sessions.periodic import PeriodicFields
 from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.session_table import Session
 from countless.server.storage import commit
@@ -70,11 +70,10 @@ def forgets_lost_sites(patch: pytest.MonkeyPatch) -> None:
 def drops_without_adding_to_before(patch: pytest.MonkeyPatch) -> None:
     original = WindowedCounter.drop_windows
 
-    def drop_windows(self: WindowedCounter) -> list[int]:
+    def drop_windows(self: WindowedCounter) -> None:
         before = self.before
-        dropped = original(self)
+        original(self)
         self.before = before
-        return dropped
 
     patch.setattr(WindowedCounter, "drop_windows", drop_windows)
 
@@ -95,8 +94,8 @@ def does_not_save_what_was_published(patch: pytest.MonkeyPatch) -> None:
 
     def take(self: WindowedCounter, rows: Rows) -> Publish:
         publish = original(self, rows)
-        if "state" in rows.get(self.key, {}):
-            rows[self.key]["state"] = alone(CounterFields(self.first, 0, self.before))
+        if "windows" in rows.get(self.key, {}):
+            rows[self.key]["windows"] = alone(PeriodicFields(self.first, self.before, 0))
         return publish
 
     patch.setattr(WindowedCounter, "take", take)

@@ -95,14 +95,14 @@ def count(site_id: SiteId, key: Key, value: int) -> Tombstone:
 def test_rows_are_loaded_as_saved_in_the_order_of_their_keys(create: Create) -> None:
     store, config = create(Clock()), Config(alpha=0.02, scheme="dithered", windows=WindowRule("day", floor=2**70))
     fields, window = CounterFields(7, 2**80 + 1, 2**70), Key(COUNTER, "hits", "day", 5)
-    store.save(Changes({window: {"window": alone(5)}, HITS: {"config": alone(config)}}))
+    store.save(Changes({window: {"window": alone(5)}, HITS: {"spec": alone(config)}}))
     store.save(Changes({HITS: {"state": alone(fields), "site": [row_of(WEB, 2**90), row_of(OLD, 4)]}}))
     store.save(Changes({HITS: {"site": [row_of(WEB, 2**90 + 1), row_of(OLD, None)]}}))
     store.save(Changes({Key(FAMILY, "a"): {"label": LABELS}}))
     for _ in range(2):
         (key, rows), (other, windows) = store.load(COUNTER)
         assert (key, other, windows["window"]) == (HITS, window, alone(5))
-        assert value_of(key, rows, "config", Config) == config
+        assert value_of(key, rows, "spec", Config) == config
         assert value_of(key, rows, "state", CounterFields) == fields
         assert rows["site"] == [row_of(WEB, 2**90 + 1)]
         assert list(store.load(FAMILY)) == [(Key(FAMILY, "a"), {"label": LABELS})]
@@ -133,10 +133,10 @@ def test_value_that_an_earlier_version_has_saved_has_the_default_of_a_new_field(
 def test_row_that_cannot_be_used_is_refused_by_the_name_of_its_object(create: Create) -> None:
     store = create(Clock())
     rule = {"per": "day", "tz": "Europe/Nowhere"}
-    store.save(Changes({HITS: {"config": alone({"windows": rule}), "state": alone([1, "many", 0])}}))
+    store.save(Changes({HITS: {"spec": alone({"windows": rule}), "state": alone([1, "many", 0])}}))
     ((key, rows),) = store.load(COUNTER)
-    with pytest.raises(StoreError, match="the config of counter 'hits' cannot be used here: tz = 'Europe/Nowhere'"):
-        value_of(key, rows, "config", Config)
+    with pytest.raises(StoreError, match="the spec of counter 'hits' cannot be used here: tz = 'Europe/Nowhere'"):
+        value_of(key, rows, "spec", Config)
     with pytest.raises(StoreError, match=r"the state of counter 'hits' cannot be used here: .*got `str`"):
         value_of(key, rows, "state", CounterFields)
     with pytest.raises(StoreError, match="the rule of counter 'hits' cannot be used here"):

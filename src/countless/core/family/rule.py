@@ -93,7 +93,7 @@ class FamilyRule:
     @property
     def windows_kept(self) -> int:
         if self.windows is None:
-            raise InvalidParameter("windows", None, "the rule of a family with windows")
+            return 0
         return DEFAULT_KEEP[self.windows.per] if self.windows.keep is None else self.windows.keep
 
     @property

@@ -1,26 +1,27 @@
-"""One counter of the service: a coordinator of the core, its traffic, and the answer that readers see.
+"""A counter of the service, or one window of it: a coordinator of the core, its traffic, and the answer that readers
+see; and a counter with windows.
 
 Readers see an answer only once it is saved: a total that was shown and then forgotten by a restart would fall.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
-from time import time
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from countless.core.answer import Answer, State
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
-from countless.core.random_source import RandomSource
+from countless.core.periods.window import TotalAnswer
 from countless.planning.cache import round_up_sites
 from countless.planning.failure_budget import round_eta
-from countless.randomness import SYSTEM_RANDOM
 from countless.schemes.registry import scheme_named
+from countless.server.sessions.periodic import Opening, Periodic
+from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.readable import MessageCount, RoundReader
-from countless.server.sessions.tracked import OnChange, Watched, Whole
+from countless.server.sessions.tracked import Counted, Surroundings, Whole
 from countless.server.settings import Config
-from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import KeyRows, Publish, Rows, alone, row_of, value_of, values_of
 from countless.wire.keys import Key
 
@@ -36,91 +37,74 @@ class PlanKey(NamedTuple):
     eta: float
 
 
-class CounterWindows(Whole, Protocol):
-    """A counter with windows, as one of them knows it."""
-
-    def note(self, period: int, answer: Answer) -> None:
-        """The answer of an open window, which is about to be saved."""
-
-
 class CounterFields(NamedTuple):
-    """What is saved of a counter beside its config and the counts of its sites.
-
-    A counter with windows has no sites. Its `round` is the first period that is kept, `departed` the total of earlier
-    ones; its published estimate is at least `published`.
-    """
+    """What is saved of a counter, or of one window, beside its spec and the counts of its sites."""
 
     round: int
     published: int | float
     departed: int
+    floor: int = 0
 
 
-def config_of(key: Key, rows: KeyRows) -> Config:
-    return value_of(key, rows, "config", Config)
+class SavedCounter(NamedTuple):
+    fields: CounterFields
+    known: tuple[tuple[SiteId, int], ...]  # the counts of its sites
+
+    @classmethod
+    def of(cls, key: Key, rows: KeyRows) -> "SavedCounter":
+        known = tuple((SiteId(*place), n) for place, n in values_of(key, rows, "site", int))
+        return cls(value_of(key, rows, "state", CounterFields), known)
+
+    @property
+    def state(self) -> PersistentState:
+        number, published, departed, _ = self.fields
+        return PersistentState(number, published, departed, self.known)
 
 
-def fields_of(key: Key, rows: KeyRows) -> CounterFields:
-    return value_of(key, rows, "state", CounterFields)
-
-
-def state_of(key: Key, rows: KeyRows) -> PersistentState:
-    fields = fields_of(key, rows)
-    counts = tuple((SiteId(*place), n) for place, n in values_of(key, rows, "site", int))
-    return PersistentState(fields.round, fields.published, fields.departed, counts)
-
-
-class TrackedCounter(Watched):
-    """A counter without windows, or one window of a counter: then `part_of` is the counter, and `floor` the window's.
-
-    | row      | of each | value                 |
-    |----------|---------|-----------------------|
-    | `config` | counter | `Config`              |
-    | `state`  | counter | `CounterFields`       |
-    | `site`   | site    | the count, an integer |
+class TrackedCounter(Counted[Config]):
     """
+    | row     | of each           | value                 |
+    |---------|-------------------|-----------------------|
+    | `state` | counter or window | `CounterFields`       |
+    | `site`  | site              | the count, an integer |
+    """
+
+    taken: Answer
 
     def __init__(
         self,
         key: Key,
         config: Config,
-        saved_state: PersistentState | None = None,
+        around: Surroundings,
+        saved: SavedCounter | None = None,
         *,
-        part_of: CounterWindows | None = None,
+        part_of: Whole | None = None,
         floor: int = 0,
         expected_sites: int = 1,
         traffic: MessageCount | None = None,
-        health: SaveHealth | None = None,
-        on_change: OnChange | None = None,
-        wall_clock: Callable[[], float] = time,
-        rng: RandomSource = SYSTEM_RANDOM,
     ) -> None:
-        super().__init__(health, on_change)
-        self.key = key
-        self.rng = rng
-        self.name = str(key)
-        self.config = config
-        self.part_of: CounterWindows | None = part_of
-        self.floor = floor
-        self._changed_config = False
+        super().__init__(key, config, around, part_of)
+        self.floor = floor if saved is None else saved.fields.floor
         self._changed_sites: set[SiteId] = set()  # whose counts may have changed
         self._gone_sites: dict[SiteId, None] = {}  # that have left
-        self.coordinator = self._coordinator(expected_sites, saved_state)
-        self.recovering = saved_state is not None  # after a restart, until every site has answered or timed out
+        self.coordinator: Coordinator = self._coordinator(expected_sites, None if saved is None else saved.state)
+        self.recovering = saved is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
-        self.traffic = traffic or MessageCount(self.coordinator.known_total, saved_state is None, wall_clock())
-        self._published = self.coordinator.answer
+        self.traffic = traffic or MessageCount(self.coordinator.known_total, saved is None, around.wall_clock())
+        self._published = self.taken = self.coordinator.answer
 
     def reconfigure(self, config: Config) -> None:
         """It continues from the known counts with another config; `coordinator.recover` is due."""
-        self.config, self.planned_for, self.recovering = config, None, False
+        self.spec, self.planned_for, self.recovering = config, None, False
         self.coordinator = self._coordinator(1, self.coordinator.saved_state)
+        self.mark_spec()
 
     def _coordinator(self, expected_sites: int, saved_state: PersistentState | None) -> Coordinator:
-        config = self.config
+        config = self.spec
         return Coordinator(
             self.name,
             scheme_named(config.scheme, config.adversary, may_block=False),  # the planner computes plans ahead
-            self.rng,
+            self.around.rng,
             alpha=config.alpha,
             delta=config.delta,
             floor=self.floor,
@@ -130,35 +114,21 @@ class TrackedCounter(Watched):
 
     # Saving
 
-    def mark(self) -> None:
-        """The round or the answer may have changed."""
-        self.on_change(self)
-
     def mark_site(self, site_id: SiteId) -> None:
         """The count of a site, and so the answer, may have changed."""
         self._changed_sites.add(site_id)
-        self.on_change(self)
+        self.around.changed(self)
 
     def mark_left(self, site_id: SiteId) -> None:
         self._changed_sites.discard(site_id)
         self._gone_sites[site_id] = None
-        self.on_change(self)
-
-    def mark_config(self) -> None:
-        """It is new, or has another config."""
-        self._changed_config = True
-        self.on_change(self)
+        self.around.changed(self)
 
     def take(self, rows: Rows) -> Publish:
         coordinator = self.coordinator
-        answer = coordinator.answer
-        own = rows.get(self.key)  # of a window its counter may have added one
-        if own is None:
-            own = rows[self.key] = {}
-        own["state"] = alone(CounterFields(answer.round, answer.published, coordinator.departed))
-        if self._changed_config:
-            own["config"] = alone(self.config)
-            self._changed_config = False
+        answer = self.taken = coordinator.answer
+        own = self._own_rows(rows)
+        own["state"] = alone(CounterFields(answer.round, answer.published, coordinator.departed, self.floor))
         if self._changed_sites or self._gone_sites:
             sites = [row_of(site_id, None) for site_id in self._gone_sites] if self._gone_sites else []
             for site_id in self._changed_sites:
@@ -166,8 +136,6 @@ class TrackedCounter(Watched):
                 sites.append((str(site), incarnation, part, coordinator.reported_by(site_id)))
             own["site"] = sites
             self._changed_sites, self._gone_sites = set(), {}
-        if self.part_of is not None:
-            self.part_of.note(self.key.period, answer)
         return partial(self.publish, answer)
 
     @property
@@ -192,8 +160,15 @@ class TrackedCounter(Watched):
 
     @property
     def known_total(self) -> int:
-        """The sum of all counts received: never more than the true total."""
         return self.coordinator.known_total
+
+    @property
+    def members(self) -> Iterable[SiteId]:
+        return (site_id for site_id, _ in self.coordinator.saved_state.known)
+
+    @property
+    def answer(self) -> Answer:
+        return self.coordinator.answer
 
     @property
     def departed(self) -> int:
@@ -215,10 +190,82 @@ class TrackedCounter(Watched):
 
     def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
         """What to plan for the next round; None if no plan would be used. A plan outlives a few joins."""
-        config, context = self.config, self.coordinator.next_context
+        config, context = self.spec, self.coordinator.next_context
         if not self.coordinator.scheme.needs_plan(context.sites):
             return None
         sites, slots = round_up_sites(context.sites), round_up_sites(context.slots)
         eta = round_eta(context.delta, context.round)
         key = PlanKey(config.scheme, config.adversary, sites, slots, context.alpha, eta)
         return key, context._replace(counts=(), running=None)
+
+
+class WindowedCounter(Periodic[TrackedCounter, Config]):
+    """A counter with windows: the total is the sum over all of them."""
+
+    _idle: TrackedCounter | None = None
+
+    def _open_window(self, key: Key, opening: Opening) -> TrackedCounter:
+        expected_sites, floor, total = opening
+        config, again = replace(self.spec, windows=None), None
+        if total is not None:
+            again = SavedCounter(CounterFields(0, total, total, floor), ())
+        tracker = TrackedCounter(
+            key,
+            config,
+            self.around,
+            again,
+            part_of=self,
+            floor=floor,
+            expected_sites=max(1, expected_sites),
+            traffic=self.traffic,
+        )
+        if again is not None:
+            tracker.coordinator.recover()  # there is no site to which it could send anything
+            tracker.recovering = False
+        return tracker
+
+    def _load_window(self, key: Key, rows: KeyRows) -> TrackedCounter:
+        config = value_of(key, rows, "spec", Config)
+        return TrackedCounter(key, config, self.around, SavedCounter.of(key, rows), part_of=self, traffic=self.traffic)
+
+    def _closed_window(self, tracker: TrackedCounter) -> None:
+        self.around.remove(tracker)
+
+    def _total_of(self, published: PublishedWindows) -> TotalAnswer:
+        return published.total(self.spec.alpha, self.spec.delta, self.spec.scheme)
+
+    # Reading for operators
+
+    @property
+    def recovering(self) -> bool:
+        return any(tracker.recovering for tracker in self.open.values())
+
+    @property
+    def departed(self) -> int:
+        """The part of `known_total` that no present member of a window has counted."""
+        return self.before + self.closed.total + sum(each.departed for each in self.open.values())
+
+    @property
+    def tracker(self) -> TrackedCounter:
+        """That of the present window, or of the latest one that is open; an unused one if there is none."""
+        present = self.present
+        period = max((each for each in self.open if each <= present), default=max(self.open, default=None))
+        if period is not None:
+            return self.open[period]
+        if self._idle is None:
+            self._idle = TrackedCounter(self.key.window(present), replace(self.spec, windows=None), self.around)
+        return self._idle
+
+    @property
+    def coordinator(self) -> Coordinator:
+        return self.tracker.coordinator
+
+    @property
+    def rounds(self) -> RoundReader:
+        return self
+
+    def next_context(self) -> RoundContext | None:
+        return self.tracker.next_context()
+
+
+AnyCounter = TrackedCounter | WindowedCounter

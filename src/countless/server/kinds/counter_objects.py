@@ -3,14 +3,10 @@
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
-from itertools import groupby
 
-from countless.core.coordinator import PersistentState
 from countless.core.periods.window import WindowRule
-from countless.core.random_source import RandomSource
-from countless.errors import InvalidParameter, UnknownName
-from countless.server.kinds.counter import CounterFields, TrackedCounter, config_of, fields_of, state_of
-from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
+from countless.errors import InvalidParameter
+from countless.server.kinds.counter import AnyCounter, SavedCounter, TrackedCounter, WindowedCounter
 from countless.server.sessions.objects import (
     Names,
     Objects,
@@ -21,6 +17,7 @@ from countless.server.sessions.objects import (
 )
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import UNLIMITED
+from countless.server.sessions.tracked import Surroundings
 from countless.server.settings import Config, Settings, require_config
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows
@@ -35,10 +32,12 @@ from countless.wire.keys import (
 )
 
 
-class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
+class CounterObjects(Objects[TrackedCounter, WindowedCounter, Config]):
     """Labelled series are counters of their own, with the config of the counter that they belong to."""
 
     kind = COUNTER
+
+    spec_type = Config
 
     def __init__(
         self,
@@ -46,39 +45,17 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
         sessions: SessionTable,
         pipeline: CommitPipeline,
         settings: Settings,
-        wall_clock: Callable[[], float],
+        around: Surroundings,
         retire: Callable[[Session], None],
-        rng: RandomSource,
     ) -> None:
-        super().__init__(names, sessions, pipeline, settings, wall_clock, retire)
+        super().__init__(names, sessions, pipeline, settings, around, retire)
         self.labelled: dict[str, dict[str, None]] = {}  # by counter: its labelled series, and its overflow series
-        self._rng = rng
         self._series: Tally[str] = Tally()  # by counter: its labelled series
-
-    def get(self, name: str) -> AnyCounter:
-        try:
-            return self.by_name[name]
-        except KeyError:
-            raise UnknownName("counter", name, self.by_name) from None
 
     def parts(self, name: str) -> list[AnyCounter]:
         """What a counter is the sum of: its events without labels, and its labelled series."""
         parts = [self.by_name[name]] if name in self.by_name else []
         return parts + [self.by_name[each] for each in self.labelled.get(name, ())]
-
-    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
-        """Everything that a store has, in the order of its keys: windows come after their counter."""
-        for name, group in groupby(saved, key=lambda each: each[0].name):
-            own = iter(group)
-            key, rows = next(own)
-            config = config_of(key, rows)
-            if config.windows is None:
-                counter = self._counter(name, config, state_of(key, rows))
-                self._add(counter, [counter])
-            else:
-                windows = self._windowed(name, config, fields_of(key, rows))
-                windows.load(own)
-                self._add(windows, windows.open.values(), windows)
 
     def _add(
         self, counter: AnyCounter, trackers: Iterable[TrackedCounter], windows: WindowedCounter | None = None
@@ -92,23 +69,12 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
             if parent in self.by_name:
                 self.by_name[parent].notify()  # who waits for a change of it waits for the sum from now on
 
-    def create(self, name: str, config: Config, peer: str = UNLIMITED) -> AnyCounter:
-        require_config(config)
+    def _require_may_create(self, name: str, spec: Config) -> None:
+        require_config(spec)
         self._require_no_other_kind(Key(COUNTER, name))
-        self._require_new(name, peer)
-        if self._is_beyond_cap(name):
+        if name not in self.by_name and self._is_beyond_cap(name):
             cap = self._config_of_family(name).label_cap
             raise InvalidParameter("counter", name, f"one of at most {cap} (label_cap)")
-        counter: AnyCounter
-        if config.windows is None:
-            counter = self._counter(name, config)
-            self._add(counter, [counter])
-        else:
-            counter = self._windowed(name, config)
-            self._add(counter, (), counter)
-        self._shares.add(name, peer)
-        counter.mark_config()
-        return counter
 
     def _require_no_other_kind(self, key: Key) -> None:
         """Raise InvalidParameter for a counter, a series or a window whose counter is a family."""
@@ -116,27 +82,17 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
             message = f"{key.root!r} is a family: count it with family=True"
             raise InvalidParameter("counter", str(key), message=message)
 
-    def _counter(self, name: str, config: Config, saved: PersistentState | None = None) -> TrackedCounter:
-        pipeline = self._pipeline
-        return TrackedCounter(
-            Key(COUNTER, name),
-            config,
-            saved,
-            health=pipeline.health,
-            on_change=pipeline.changed,
-            wall_clock=self._wall_clock,
-            rng=self._rng,
-        )
+    def _tracker(self, key: Key, spec: Config, rows: KeyRows | None = None) -> TrackedCounter:
+        return TrackedCounter(key, spec, self._around, None if rows is None else SavedCounter.of(key, rows))
 
-    def _windowed(self, name: str, config: Config, saved: CounterFields | None = None) -> WindowedCounter:
-        pipeline = self._pipeline
-        return WindowedCounter(name, config, self._wall_clock, saved, pipeline.health, pipeline.changed, rng=self._rng)
+    def _windows(self, key: Key, spec: Config) -> WindowedCounter:
+        return WindowedCounter(key, spec, self._around)
 
     def config_of(self, name: str) -> Config:
         """Of a counter that has labelled series only, it is that of the first of them."""
         if name not in self.by_name and name in self.labelled:
-            return self.by_name[next(iter(self.labelled[name]))].config
-        return self.get(name).config
+            return self.by_name[next(iter(self.labelled[name]))].spec
+        return self.get(name).spec
 
     def configure(self, name: str, config: Config) -> list[TrackedCounter]:
         """Replace the config of a counter; its labelled series get what differs from the present one. Returns the
@@ -149,45 +105,33 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
         require_config(config)
         _require_whole_counter(name, before, config)
         given = [
-            (part, config if part.name == name else _with_changes(part.config, before, config))
+            (part, config if part.name == name else _with_changes(part.spec, before, config))
             for part in self.parts(name)
         ]
         for part, each in given:
             self._require_change(part, each)
         if config.windows is not None:
-            members = [
-                site
-                for part, _ in given
-                if isinstance(part, TrackedCounter)
-                for site, _ in part.coordinator.saved_state.known
-            ]
+            members = [site_id for part, _ in given if isinstance(part, TrackedCounter) for site_id in part.members]
             require_no_site("counter", name, config.windows, members)
         if name not in self.by_name:
             self.create(name, config)
-        replaced = [self._replace(part, each) for part, each in given if each != part.config]
+        replaced = [self._replace(part, each) for part, each in given if each != part.spec]
         return [part for part in replaced if isinstance(part, TrackedCounter)]
 
     def _require_change(self, part: AnyCounter, config: Config) -> None:
         if isinstance(part, WindowedCounter):
             require_same_calendar(part.calendar, config.windows)
-        elif config.windows is None and config.alpha < part.config.alpha:
-            raise InvalidParameter("alpha", config.alpha, f"at least {part.config.alpha}, which it has had so far")
+        elif config.windows is None and config.alpha < part.spec.alpha:
+            raise InvalidParameter("alpha", config.alpha, f"at least {part.spec.alpha}, which it has had so far")
 
     def _replace(self, part: AnyCounter, config: Config) -> AnyCounter:
-        if isinstance(part, WindowedCounter) or config.windows is None:
-            part.reconfigure(config)
-            part.mark_config()
-            return part
-        after = WindowedCounter.continuing(part, config, self._wall_clock)
-        del self.trackers[part.name]
-        self._add(after, (), after)
-        self._forget(part)
-        part.notify()
-        after.mark_config()
-        return after
+        if isinstance(part, TrackedCounter) and config.windows is not None:
+            return self._begin_windows(part, config)
+        part.reconfigure(config)
+        return part
 
     def remove(self, name: str) -> None:
-        self._remove(name)
+        super().remove(name)
         self._series.subtract(filter(None, [counter_of_series(name)]))
         parent = counter_of(name)
         if parent is not None:
@@ -208,7 +152,7 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
         require_one(key)
         overflows = key.name not in self.by_name and self._is_beyond_cap(key.name)
         home = key.overflow if overflows else key
-        config = self.by_name[home.name].config if home.name in self.by_name else self._config_for(key)
+        config = self.by_name[home.name].spec if home.name in self.by_name else self._config_for(key)
         require_same_windows(home, config.windows)
         if key.is_window:
             parse_calendar(key.calendar).bounds(key.period)
@@ -220,17 +164,6 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
             raise InvalidParameter("counter", key.in_words, allowed)
         return tracker
 
-    def _close(self, windows: WindowedCounter, period: int) -> TrackedCounter:
-        tracker = super()._close(windows, period)
-        self._forget(tracker)
-        windows.mark({period} | windows.move_losses([period]))
-        return tracker
-
-    def _drop_oldest(self, windows: WindowedCounter) -> None:
-        dropped = windows.drop_windows()
-        if dropped:
-            windows.mark({*dropped} | windows.move_losses(dropped))
-
     def _config_for(self, key: Key) -> Config:
         """Of a counter that a site uses for the first time."""
         if not key.is_window or (counter_of_series(key.name) or "") in self.by_name:
@@ -240,7 +173,7 @@ class CounterObjects(Objects[TrackedCounter, WindowedCounter]):
     def _config_of_family(self, name: str) -> Config:
         """Series have the config of the counter they belong to, or else the default."""
         counter = self.by_name.get(counter_of_series(name) or "")
-        return counter.config if counter else self._settings.defaults
+        return counter.spec if counter else self._settings.defaults
 
     def _is_beyond_cap(self, name: str) -> bool:
         family = counter_of_series(name)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from countless.core.messages import DownMessage, Outbox, Report, SiteId, Snapshot, StartRound
 from countless.server.connection import Connection
-from countless.server.kinds.counter import TrackedCounter
+from countless.server.kinds.counter import AnyCounter, TrackedCounter, WindowedCounter
 from countless.server.kinds.counter_objects import CounterObjects
-from countless.server.kinds.windowed_counter import AnyCounter, WindowedCounter
 from countless.server.sessions.joining import Answers, Joining
 from countless.server.sessions.kind import Kind
 from countless.server.sessions.members import Members, id_in, watermark
@@ -135,7 +134,7 @@ class Counters(Kind):
     def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, TrackedCounter]]:
         self._objects.load(saved)
         for tracked in self._trackers.values():
-            for site_id, _ in tracked.coordinator.saved_state.known:
+            for site_id in tracked.members:
                 key = tracked.key.of_part(site_id.part) if site_id.part else tracked.key
                 yield site_id._replace(part=""), key, tracked
 

@@ -17,11 +17,10 @@ from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection
-from countless.server.kinds.family import TrackedFamily
+from countless.server.kinds.family import AnyFamily, TrackedFamily, WindowedFamily
 from countless.server.kinds.family_objects import FamilyObjects
 from countless.server.kinds.label_shares import MEMBER_BYTES, LabelUse, label_bytes, newest
 from countless.server.kinds.session_labels import SessionLabels
-from countless.server.kinds.windowed_family import AnyFamily, WindowedFamily
 from countless.server.sessions.joining import Answers, Joining
 from countless.server.sessions.kind import Kind
 from countless.server.sessions.members import Members, watermark
@@ -100,7 +99,7 @@ class Families(Kind):
             raise ProtocolError(f"site {session.site_id.site!r} has not joined family {item.family!r}")
         family = self._objects.trackers[item.family]
         if isinstance(item, FamilyLabels):
-            return self._named.add(session, connection, key, item, family.rule)
+            return self._named.add(session, connection, key, item, family.spec)
         family.traffic.add_up(size)
         if isinstance(item, FamilyReport):
             return self._on_report(session, family, report_of(item, labels))
@@ -134,7 +133,7 @@ class Families(Kind):
                 self._shares.require_room_to_join(session.peer, name)
             family = self._objects.tracker_for(key, rule, session.peer)
             named = self._named.of(session, key) is not None
-            if named and (join.epsilon < family.rule.epsilon or family.coordinator.is_foreign(sync)):
+            if named and (join.epsilon < family.spec.epsilon or family.coordinator.is_foreign(sync)):
                 # All members would be told, for each join of a single site.
                 raise ProtocolError(f"family {name!r}: joined again on one connection, with another rule or round")
             return family, family.coordinator.join(session.site_id, sync)
@@ -144,12 +143,12 @@ class Families(Kind):
             return
         family.traffic.add_up(size)
         windows = self._objects.windowed.get(key.name)
-        if windows is not None and join.epsilon < windows.rule.epsilon:
-            windows.reconfigure(replace(windows.rule, epsilon=join.epsilon))
-            windows.mark()
-        if join.epsilon < family.rule.epsilon:
-            family.rule = replace(family.rule, epsilon=join.epsilon)
-            self._members.dispatch(family, family.coordinator.set_rule(family.rule.steps))
+        if windows is not None and join.epsilon < windows.spec.epsilon:
+            windows.reconfigure(replace(windows.spec, epsilon=join.epsilon))
+        if join.epsilon < family.spec.epsilon:
+            family.spec = replace(family.spec, epsilon=join.epsilon)
+            family.mark_spec()
+            self._members.dispatch(family, family.coordinator.set_rule(family.spec.steps))
 
     def _on_leave(self, session: Session, connection: Connection, family: TrackedFamily, leave: FamilyLeave) -> None:
         key, site_id = family.key, session.site_id

@@ -124,6 +124,11 @@ class LabelShares:
         if key.is_window:
             self._peers.setdefault(key, []).extend([peer] * len(labels))
 
+    def rename(self, before: Key, after: Key) -> None:
+        """A family has windows from now on: what it has counted is that of a dropped one."""
+        for peer, size in self._parts.pop(LabelUse(before), {}).items():
+            self._parts.setdefault(LabelUse(after), {})[peer] = size
+
     def remove_labels(self, key: Key) -> None:
         self.remove(LabelUse(key))
         self._peers.pop(key, None)

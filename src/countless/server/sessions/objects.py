@@ -1,22 +1,34 @@
 """Counters, or families, by name: where they are counted, their windows, and the limits on how many there may be."""
 
+from abc import ABC, abstractmethod
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from math import inf
 from shlex import quote
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.periods.window import WindowRule
-from countless.errors import InvalidParameter
+from countless.errors import InvalidParameter, UnknownName
 from countless.server.sessions.periodic import Periodic
 from countless.server.sessions.session_table import Session, SessionTable
-from countless.server.sessions.shares import Shares
+from countless.server.sessions.shares import UNLIMITED, Shares
+from countless.server.sessions.tracked import Counted, S, Surroundings
 from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
-from countless.server.storage.rows import Saved
-from countless.wire.keys import Key, calendar_fields, calendar_text, counter_of, is_plain, parse_calendar, validate_name
+from countless.server.storage.rows import KeyRows, value_of
+from countless.wire.keys import (
+    ALL,
+    Key,
+    calendar_fields,
+    calendar_text,
+    counter_of,
+    is_plain,
+    parse_calendar,
+    validate_name,
+)
 
 MAX_OPEN_PER_COUNTER = 4  # windows that are open, by max_counters: usually two of each, far more after an outage
 MAX_NAMED = 5  # sites in an error
@@ -44,39 +56,17 @@ class Names:
             del self._count[key.root], self._kinds[key.root]
 
 
-class Named(Saved, Protocol):
-    """A counter, or a family, with windows or without."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def key(self) -> Key: ...
-
-    def notify(self) -> None: ...
+T = TypeVar("T", bound=Counted[Any])
+P = TypeVar("P", bound=Periodic[Any, Any])
 
 
-class Counted(Named, Protocol):
-    """Where sites are counted."""
-
-    @property
-    def coordinator(self) -> Any: ...
-
-    @property
-    def known_total(self) -> int: ...
-
-
-T = TypeVar("T", bound=Counted)
-P = TypeVar("P", bound=Periodic[Any])
-
-
-class Objects(Generic[T, P]):
+class Objects(ABC, Generic[T, P, S]):
     """Those of one kind. `trackers` are where sites are counted: all without windows, and open windows, by the texts of
     their keys, which frames have. Every change is marked for the next commit.
     """
 
     kind: str
-    by_name: dict[str, T | P]
+    spec_type: type[S]
 
     def __init__(
         self,
@@ -84,20 +74,85 @@ class Objects(Generic[T, P]):
         sessions: SessionTable,
         pipeline: CommitPipeline,
         settings: Settings,
-        wall_clock: Callable[[], float],
+        around: Surroundings,
         retire: Callable[[Session], None],
     ) -> None:
-        self.by_name = {}
+        self.by_name: dict[str, T | P] = {}
         self.trackers: dict[str, T] = {}
         self.windowed: dict[str, P] = {}  # those that have windows
         self._names = names
         self._sessions = sessions
         self._pipeline = pipeline
         self._settings = settings
-        self._wall_clock = wall_clock
+        self._around = around
         self._retire = retire
         self._shares = Shares[str](settings.max_counters, settings.max_share)
         self._window_shares = Shares[str](MAX_OPEN_PER_COUNTER * settings.max_counters, settings.max_share)
+
+    # What a kind has to say
+
+    @abstractmethod
+    def _tracker(self, key: Key, spec: S, rows: KeyRows | None = None) -> T:
+        """What has no windows: new, or as it was saved."""
+
+    @abstractmethod
+    def _windows(self, key: Key, spec: S) -> P: ...
+
+    @abstractmethod
+    def _require_may_create(self, name: str, spec: S) -> None:
+        """Raise InvalidParameter if the kind can't have it."""
+
+    # Names
+
+    def get(self, name: str) -> T | P:
+        try:
+            return self.by_name[name]
+        except KeyError:
+            raise UnknownName(self.kind, name, self.by_name) from None
+
+    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
+        """Everything that a store has, in the order of its keys: windows come after all windows together."""
+        for name, group in groupby(saved, key=lambda each: each[0].name):
+            own = iter(group)
+            key, rows = next(own)
+            spec = value_of(key, rows, "spec", self.spec_type)
+            if spec.windows is None:
+                tracker = self._tracker(key, spec, rows)
+                self._add(tracker, [tracker])
+            else:
+                windows = self._windows_of(name, spec)
+                windows.load(rows, own)
+                self._add(windows, windows.open.values(), windows)
+
+    def create(self, name: str, spec: S, peer: str = UNLIMITED) -> T | P:
+        self._require_may_create(name, spec)
+        self._require_new(name, peer)
+        found: T | P
+        if spec.windows is None:
+            found = tracker = self._tracker(Key(self.kind, name), spec)
+            self._add(tracker, [tracker])
+        else:
+            found = windows = self._windows_of(name, spec)
+            self._add(windows, (), windows)
+        self._shares.add(name, peer)
+        found.mark_spec()
+        return found
+
+    def _begin_windows(self, before: T, spec: S) -> P:
+        """Windows for what has none, while no site counts it."""
+        after = self._windows_of(before.name, spec)
+        after.begin(before)
+        del self.trackers[before.name]
+        self._add(after, (), after)
+        self._pipeline.remove(before)
+        before.notify()
+        after.mark_spec()
+        return after
+
+    def _windows_of(self, name: str, spec: S) -> P:
+        if spec.windows is None:
+            raise InvalidParameter("windows", None, "the rule of windows")
+        return self._windows(Key(self.kind, name, calendar_text(spec.windows.calendar), ALL), spec)
 
     def _require_new(self, name: str, peer: str) -> None:
         """Raise InvalidParameter unless the peer may create something of this name."""
@@ -121,7 +176,7 @@ class Objects(Generic[T, P]):
         if windows is not None:
             self.windowed[found.name] = windows
 
-    def _remove(self, name: str) -> T | P:
+    def remove(self, name: str) -> None:
         found = self.by_name.pop(name)
         self._names.remove(found.key)
         self._shares.remove(name)
@@ -130,15 +185,9 @@ class Objects(Generic[T, P]):
             del self.trackers[tracker.name]
             self._window_shares.remove(tracker.name)
             self._pipeline.forget(tracker)
-        self._forget(found)
+        self._pipeline.remove(found)  # and all rows of its windows
         self._pipeline.forget_tombstones(found.key, Key(self.kind, name))
         found.notify()
-        return found
-
-    def _forget(self, found: Named) -> None:
-        """It is not saved any more; with windows, none of them is."""
-        self._pipeline.forget(found)
-        self._pipeline.drop(found.key)
 
     # Windows
 
@@ -161,7 +210,7 @@ class Objects(Generic[T, P]):
         """Close windows that have ended, and drop those that are not kept any more. A name is looked at when a window
         ends, and when a site has left a window that has ended. Yields between slices, for other work of the loop.
         """
-        now, swept = self._wall_clock(), 0
+        now, swept = self._around.wall_clock(), 0
         for number, windows in enumerate(list(self.windowed.values()), start=1):
             if number % COUNTERS_PER_SLICE == 0:
                 yield
@@ -173,8 +222,10 @@ class Objects(Generic[T, P]):
 
     def _sweep(self, windows: P) -> None:
         for period in windows.ended():
-            self._close(windows, period)
-        self._drop_oldest(windows)
+            tracker = windows.close_window(period)
+            del self.trackers[tracker.name]
+            self._window_shares.remove(tracker.name)
+        windows.drop_windows()
         present = windows.present
         windows.sweep_at = min(
             (windows.calendar.bounds(period)[1] for period in windows.open if period >= present), default=inf
@@ -186,15 +237,6 @@ class Objects(Generic[T, P]):
             session = self._sessions.get(site_id)
             if session is not None and session.unreachable:
                 self._retire(session)
-
-    def _close(self, windows: P, period: int) -> T:
-        tracker: T = windows.close_window(period)
-        del self.trackers[tracker.name]
-        self._window_shares.remove(tracker.name)
-        return tracker
-
-    def _drop_oldest(self, windows: P) -> None:
-        windows.drop_windows()
 
 
 # Whether a name has windows

@@ -9,93 +9,164 @@
 
 A site that is a member of a window may have counted in every later one. So a closed window is exact only if no earlier
 one is open: until then readers see `incomplete`. A site that is retired is *lost* to all windows from the oldest that
-it was a member of to the present one (`losses.py`), and these stay `incomplete`.
+it was a member of to the present one (`lost_sites.py`), and these stay `incomplete`.
+
+| row       | of                   | value                                             |
+|-----------|----------------------|---------------------------------------------------|
+| `spec`    | all windows together | the spec of the windows to come                   |
+| `windows` | all windows together | `PeriodicFields`                                  |
+| `window`  | each window          | `WindowFields`, beside the rows of what tracks it |
 """
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Iterable
+from functools import partial
 from itertools import islice
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from countless.core.messages import SiteId
 from countless.core.periods.spans import SpanCount, count_of_span
-from countless.core.periods.window import TotalAnswer, Window
+from countless.core.periods.window import TotalAnswer, Window, WindowRule
 from countless.errors import InvalidParameter
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.readable import MessageCount, SpanReader, WindowReader
-from countless.server.sessions.tracked import OnChange, Watched
-from countless.server.storage.health import SaveHealth
+from countless.server.sessions.tracked import Counted, S, Surroundings, Watched
+from countless.server.storage.rows import KeyRows, Publish, Rows, alone, value_of
 from countless.wire.keys import Key, parse_calendar
 
 MAX_AHEAD = 8  # open windows beyond the next one: clocks may be ahead, but a wrong one must not open any number of them
 
 
-class HasSites(Protocol):
-    @property
-    def sites(self) -> int: ...
+class PeriodicFields(NamedTuple):
+    first: int = 0  # the first period that is kept
+    before: int = 0  # the total of earlier ones
+    largest: int | float = 0  # the largest estimate of the total so far: it is never published smaller
 
 
-class WindowTracker(Protocol):
-    """What an open window is tracked with."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def coordinator(self) -> HasSites: ...
-
-    @property
-    def known_total(self) -> int: ...
+class WindowFields(NamedTuple):
+    total: int | None  # None: it is open
+    lost: int = 0  # sites that ended without saying how much they had counted, in this window ...
+    lost_until: int = 0  # ... and the later ones up to this
 
 
-Tracker = TypeVar("Tracker", bound=WindowTracker)
+class Opening(NamedTuple):
+    """What is known when a window is opened."""
+
+    expected_sites: int  # those of the window before it; 0: none is open
+    floor: int  # see `WindowRule.floor_after`
+    total: int | None  # of a closed window that is opened again
 
 
-class Periodic(Watched, Generic[Tracker]):
-    """The owner opens, closes and drops windows, and saves them. Readers see what was published last."""
+T = TypeVar("T", bound=Counted[Any])
 
-    traffic: MessageCount
-    _published: PublishedWindows
 
-    def __init__(
-        self,
-        key: Key,
-        wall_clock: Callable[[], float],
-        first: int,
-        before: int,
-        health: SaveHealth | None = None,
-        on_change: OnChange | None = None,
-    ) -> None:
-        super().__init__(health, on_change)
+class Periodic(Watched, Generic[T, S]):
+    """The owner opens, closes and drops windows. Readers see what was published last. A kind says how one window is
+    tracked, and what is left of it.
+    """
+
+    def __init__(self, key: Key, spec: S, around: Surroundings) -> None:
+        super().__init__(around)
         self.key = key  # of all windows together
         self.name = key.name
+        self.spec = spec
         self.calendar = parse_calendar(key.calendar)
-        self.open: dict[int, Tracker] = {}  # by period
+        self.open: dict[int, T] = {}  # by period
         self.closed = ClosedWindows()
         self.losses = LostSites()
-        self.first = first  # the first period that is kept
-        self.before = before  # the total of earlier ones
+        self.first, self.before, self._largest = PeriodicFields()
         self.sweep_at = -inf  # by our clock: when `Objects` has to look at it
-        self._wall_clock = wall_clock
+        self.traffic = MessageCount(0, new=True, began=around.wall_clock())
+        self._changed_spec = self._changed_fields = False
+        self._changed_windows = set[int]()
+        self._published = self._snapshot()
+        self._total: TotalAnswer | None = None  # of what is published, once a reader has asked for it
 
-    @property
-    @abstractmethod
-    def windows_kept(self) -> int:
-        """After so many closed windows the oldest is dropped."""
+    def load(self, rows: KeyRows, windows: Iterable[tuple[Key, KeyRows]]) -> None:
+        """What was saved of all windows together, and of each, oldest first."""
+        self.first, self.before, self._largest = value_of(self.key, rows, "windows", PeriodicFields)
+        self.traffic = MessageCount(0, new=False, began=self.around.wall_clock())
+        self._load_dropped(rows)
+        closed: list[tuple[int, int]] = []
+        losses: dict[int, Loss] = {}
+        for key, own in windows:
+            fields = value_of(key, own, "window", WindowFields)
+            if fields.lost:
+                losses[key.period] = Loss(fields.lost, fields.lost_until)
+            if fields.total is None:
+                self.open[key.period] = self._load_window(key, own)
+            else:
+                closed.append((key.period, fields.total))
+                self._load_closed(key, own)
+        self.closed, self.losses = ClosedWindows(closed), LostSites(losses)
+        self.traffic.counted_before = self.known_total
+        self._show(self._snapshot())
 
-    @property
-    @abstractmethod
-    def published_answer(self) -> TotalAnswer:
-        """The total over all windows."""
+    def begin(self, before: T) -> None:
+        """Go on with what had no windows, while no site counts it. Windows are kept from the next edge on, because only
+        a part of the present one will be counted in a window.
+        """
+        present = self.present
+        if before.known_total:
+            self.first, self.before = self.calendar.next(present), before.known_total
+            self._largest = before.answer.published
+        self.traffic = before.traffic
+        # Until it is saved, readers see what was saved last.
+        saved = {present: before.published_answer}
+        self._show(PublishedWindows(before.largest_published, saved, self.closed, self.losses, self.first, 0))
+
+    # What a kind has to say
 
     @abstractmethod
-    def _members_of(self, period: int) -> list[SiteId]:
-        """The sites that have not left this window; none if it is not open."""
+    def _open_window(self, key: Key, opening: Opening) -> T:
+        """What tracks a window that was not open."""
+
+    @abstractmethod
+    def _load_window(self, key: Key, rows: KeyRows) -> T:
+        """What tracks a window that is open."""
+
+    def _load_closed(self, key: Key, rows: KeyRows) -> None:
+        """What was saved of a closed window, beside its total."""
+
+    def _load_dropped(self, rows: KeyRows) -> None:
+        """What was saved of all windows that were dropped, beside their total."""
+
+    def _closed_window(self, tracker: T) -> None:
+        """It was closed, and is kept or not."""
+
+    def _dropped_window(self, period: int) -> None:
+        """A closed window is not kept any more."""
+
+    @abstractmethod
+    def _total_of(self, published: PublishedWindows) -> TotalAnswer: ...
 
     # Reading what is saved
+
+    @property
+    def rule(self) -> WindowRule:
+        if self.spec.windows is None:
+            raise InvalidParameter("windows", None, "the rule of windows")
+        return self.spec.windows
+
+    @property
+    def published_answer(self) -> TotalAnswer:
+        """The total over all windows."""
+        if self._total is None:
+            self._total = self._total_of(self._published)
+        return self._total._replace(state=self.health.shown(self._total.state))
+
+    @property
+    def largest_published(self) -> float:
+        """The largest total so far."""
+        return self._published.largest
+
+    def _members_of(self, period: int) -> list[SiteId]:
+        """The sites that have not left this window; none if it is not open."""
+        tracker = self.open.get(period)
+        return [] if tracker is None else [site_id._replace(part="") for site_id in tracker.members]
 
     @property
     def spans(self) -> SpanReader:
@@ -107,12 +178,12 @@ class Periodic(Watched, Generic[Tracker]):
 
     def now(self) -> float:
         """What our clock shows."""
-        return self._wall_clock()
+        return self.around.wall_clock()
 
     @property
     def present(self) -> int:
         """The period of our clock."""
-        return self.calendar.period_at(self._wall_clock())
+        return self.calendar.period_at(self.around.wall_clock())
 
     @property
     def kept_from(self) -> int | None:
@@ -196,7 +267,7 @@ class Periodic(Watched, Generic[Tracker]):
         next_period = self.calendar.next(self.present)
         ahead = sum(each > next_period for each in self.open)
         if period > next_period and period not in self.open and ahead >= MAX_AHEAD:
-            now = self.calendar.local_time(int(self._wall_clock()))
+            now = self.calendar.local_time(int(self.around.wall_clock()))
             raise InvalidParameter(
                 "counter",
                 self.key.window(period).in_words,
@@ -212,31 +283,56 @@ class Periodic(Watched, Generic[Tracker]):
         """Sites that are members of windows that are not kept any more."""
         return {site_id for period in self.open if period < self.first for site_id in self._members_of(period)}
 
-    @abstractmethod
-    def open_window(self, period: int) -> Tracker:
-        """One that is not open. It is marked for the next save."""
+    def reconfigure(self, spec: S) -> None:
+        """With the same calendar. Windows that are open keep the spec that they have."""
+        self.spec, self.sweep_at, self._total = spec, -inf, None
+        self.mark_spec()
 
-    def close_window(self, period: int) -> Tracker:
-        """Its tracker, which is not needed any more."""
-        tracker = self.open.pop(period)
-        if period < self.first:
-            self.before += tracker.known_total
-        else:
-            self.closed = self.closed.added(period, tracker.known_total)
+    def open_window(self, period: int) -> T:
+        """One that is not open."""
+        before = max((each for each in self.open if each < period), default=None)
+        opening = Opening(
+            0 if before is None else self.open[before].coordinator.sites,
+            self.rule.floor_after(self.closed.last_before(period) or 0),
+            self.closed.get(period),
+        )
+        if opening.total is not None:
+            self.closed = self.closed.without(period)
+        tracker = self.open[period] = self._open_window(self.key.window(period), opening)
+        self.sweep_at = min(self.sweep_at, self.calendar.bounds(period)[1])
+        tracker.mark_spec()
+        self.mark([period])
         return tracker
 
-    def drop_windows(self) -> list[int]:
-        """Drop the oldest closed windows, if there are more than the rule keeps. Returns their periods."""
-        surplus = max(0, len(self.closed) - self.windows_kept)
-        dropped = list(islice(self.closed, surplus))
-        if dropped:
-            remaining = self.closed.without_oldest(surplus)
-            self.before += self.closed.total - remaining.total
-            self.closed = remaining
-            self.first = min(each for each in (*self.closed, *self.open) if each > dropped[-1])
-        return dropped
+    def close_window(self, period: int) -> T:
+        """What has tracked it, and is not needed any more."""
+        tracker = self.open.pop(period)
+        is_kept = period >= self.first
+        if is_kept:
+            self.closed = self.closed.added(period, tracker.known_total)
+        else:
+            self.before += tracker.known_total
+        self._closed_window(tracker)
+        if not is_kept:
+            self._dropped_window(period)
+        self.mark({period} | self._move_losses([period]))
+        return tracker
 
-    def move_losses(self, periods: list[int]) -> set[int]:
+    def drop_windows(self) -> None:
+        """The oldest closed ones, if there are more than the spec keeps."""
+        surplus = max(0, len(self.closed) - self.spec.windows_kept)
+        dropped = list(islice(self.closed, surplus))
+        if not dropped:
+            return
+        remaining = self.closed.without_oldest(surplus)
+        self.before += self.closed.total - remaining.total
+        self.closed = remaining
+        self.first = min(each for each in (*self.closed, *self.open) if each > dropped[-1])
+        for period in dropped:
+            self._dropped_window(period)
+        self.mark({*dropped} | self._move_losses(dropped))
+
+    def _move_losses(self, periods: list[int]) -> set[int]:
         """These windows have been dropped or closed. Returns the periods whose fields have changed."""
         changed = set[int]()
         for period in periods:
@@ -252,8 +348,56 @@ class Periodic(Watched, Generic[Tracker]):
         A wrong clock must not make all windows of the next years incomplete: the site is lost to as many windows after
         the last known one as are kept.
         """
-        last = max(self.closed.last, *self.open) + self.windows_kept
+        last = max(self.closed.last, *self.open) + self.spec.windows_kept
         self.losses = self.losses.added(oldest, Loss(1, min(max(newest, self.present), last)))
+        self.mark([oldest])
 
     def _is_kept(self, period: int) -> bool:
         return period in self.open or self.closed.get(period) is not None
+
+    # Saving and publishing
+
+    def mark(self, windows: Iterable[int] = ()) -> None:
+        """Its fields have changed, and these windows of it."""
+        self._changed_fields = True
+        self._changed_windows.update(windows)
+        self.around.changed(self)
+
+    def mark_spec(self) -> None:
+        """It is new, or has another spec."""
+        self._changed_spec = True
+        self.mark()
+
+    def take(self, rows: Rows) -> Publish:
+        published = self._snapshot()  # before `windows`: it may raise the largest estimate
+        if self._changed_fields:
+            own = rows.setdefault(self.key, {})
+            own["windows"] = alone(PeriodicFields(self.first, self.before, self._largest))
+            if self._changed_spec:
+                own["spec"] = alone(self.spec)
+            for period in self._changed_windows:
+                rows.setdefault(self.key.window(period), {})["window"] = alone(self._window_fields(period))
+            self._changed_spec = self._changed_fields = False
+            self._changed_windows = set()
+        return partial(self._publish, published)
+
+    def _window_fields(self, period: int) -> WindowFields | None:
+        if not self._is_kept(period):
+            return None
+        return WindowFields(self.closed.get(period), *self.losses.get(period) or (0, 0))
+
+    def _publish(self, published: PublishedWindows) -> None:
+        if published != self._published:
+            self._show(published)
+            self.notify()
+
+    def _show(self, published: PublishedWindows) -> None:
+        self._published, self._total = published, None
+
+    def _snapshot(self) -> PublishedWindows:
+        answers = {period: self.open[period].taken for period in sorted(self.open)}
+        # What each open window saves as its largest estimate, so that a restart finds the same sum.
+        largest = self.before + self.closed.total + sum([answer.published for answer in answers.values()])
+        if largest > self._largest:
+            self._largest = largest
+        return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)

@@ -1,4 +1,4 @@
-"""What readers see of a counter with windows: as it was saved last."""
+"""What readers see of a counter, or a family, with windows: as it was saved last."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -9,7 +9,6 @@ from countless.core.messages import SiteId
 from countless.core.periods.window import TotalAnswer, Window, WindowState, total_answer
 from countless.server.sessions.closed_windows import ClosedWindows
 from countless.server.sessions.lost_sites import LostSites
-from countless.server.settings import Config
 
 Members = Callable[[int], Iterable[SiteId]]  # of a window that is open
 
@@ -22,15 +21,9 @@ class PublishedWindows(NamedTuple):
     first: int  # earlier windows are not kept
     dropped: int  # their total
 
-    def total(self, config: Config) -> TotalAnswer:
-        return total_answer(
-            self.dropped + self.closed.total,
-            list(self.open.values()),
-            self.largest,
-            alpha=config.alpha,
-            delta=config.delta,
-            scheme=config.scheme,
-        )
+    def total(self, alpha: float, delta: float, scheme: str) -> TotalAnswer:
+        settled, answers = self.dropped + self.closed.total, list(self.open.values())
+        return total_answer(settled, answers, self.largest, alpha=alpha, delta=delta, scheme=scheme)
 
     def periods(self, present: int, first: int = 0, last: int | None = None) -> list[int]:
         """The present window and all that are kept and may have a count, from `first` to `last`; oldest first."""

@@ -2,30 +2,65 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from countless.core.machine import Machine
 from countless.core.messages import SiteId
-from countless.server.sessions.readable import MessageCount, TotalOnly
+from countless.core.periods.window import WindowRule
+from countless.core.random_source import RandomSource
+from countless.randomness import SYSTEM_RANDOM
+from countless.server.sessions.readable import AnyAnswer, MessageCount, TotalOnly
 from countless.server.storage.health import SaveHealth
-from countless.server.storage.rows import Publish, Rows, Saved
+from countless.server.storage.rows import KeyRows, Publish, Rows, Saved, Stored, alone
 from countless.wire.keys import Key
 
-OnChange = Callable[[Saved], None]
+
+class Spec(Protocol):
+    """What was chosen for a name. It does not change; another one may replace it."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def windows(self) -> WindowRule | None: ...
+
+    @property
+    def windows_kept(self) -> int:
+        """After so many closed windows the oldest is dropped."""
+
+
+S = TypeVar("S", bound=Spec)
+
+
+def _ignore(saved: Saved) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What everything that is watched has from its service."""
+
+    health: SaveHealth = field(default_factory=SaveHealth)  # whether readers see what is known now
+    changed: Callable[[Saved], None] = _ignore  # its rows are part of the next save
+    remove: Callable[[Stored], None] = _ignore  # it is not saved any more
+    wall_clock: Callable[[], float] = time
+    rng: RandomSource = SYSTEM_RANDOM
 
 
 class Watched(TotalOnly):
-    """What readers may wait for, and what is saved. `health` says whether they see what is known now; `on_change` is
-    called with it when its rows are part of the next save.
-    """
+    """What readers may wait for, and what is saved."""
 
     part_of: Saved | None = None
 
-    def __init__(self, health: SaveHealth | None = None, on_change: OnChange | None = None) -> None:
-        self.health = health or SaveHealth()
-        self.on_change = on_change or _ignore
+    def __init__(self, around: Surroundings) -> None:
+        self.around = around
         self._changed: asyncio.Event | None = None  # created at the first wait: few counters are watched
+
+    @property
+    def health(self) -> SaveHealth:
+        return self.around.health
 
     @property
     def changed(self) -> asyncio.Event:
@@ -42,10 +77,6 @@ class Watched(TotalOnly):
     @abstractmethod
     def take(self, rows: Rows) -> Publish:
         """See `Saved`."""
-
-
-def _ignore(saved: Saved) -> None:
-    pass
 
 
 class Whole(Saved, Protocol):
@@ -83,3 +114,54 @@ class Tracked(Protocol):
 
     def mark_left(self, site_id: SiteId) -> None:
         """A site is not a member any more."""
+
+
+class Counted(Watched, Generic[S]):
+    """A counter, or a family, without windows; or one window: then `part_of` is the whole. Its spec is saved as `spec`;
+    a window has that with which it was opened, without windows.
+    """
+
+    coordinator: Any
+    traffic: MessageCount
+    taken: AnyAnswer  # as of the last `take`
+
+    def __init__(self, key: Key, spec: S, around: Surroundings, part_of: Whole | None) -> None:
+        super().__init__(around)
+        self.key = key
+        self.name = str(key)
+        self.spec = spec
+        self.part_of: Whole | None = part_of
+        self._changed_spec = False
+
+    @property
+    @abstractmethod
+    def known_total(self) -> int:
+        """The sum of all counts received: never more than the true total."""
+
+    @property
+    @abstractmethod
+    def members(self) -> Iterable[SiteId]:
+        """The sites that have not left."""
+
+    @property
+    @abstractmethod
+    def answer(self) -> AnyAnswer:
+        """What is known now."""
+
+    def mark(self) -> None:
+        """The round or the answer may have changed."""
+        self.around.changed(self)
+
+    def mark_spec(self) -> None:
+        """It is new, or has another spec."""
+        self._changed_spec = True
+        self.around.changed(self)
+
+    def _own_rows(self, rows: Rows) -> KeyRows:
+        own = rows.get(self.key)  # of a window its whole may have added one
+        if own is None:
+            own = rows[self.key] = {}
+        if self._changed_spec:
+            own["spec"] = alone(self.spec)
+            self._changed_spec = False
+        return own

@@ -13,7 +13,7 @@ from countless.core.messages import SiteId
 from countless.server.connection import Connection
 from countless.server.storage.base import StoreError
 from countless.server.storage.health import SaveHealth
-from countless.server.storage.rows import Changes, Dropped, Publish, Saved, StateStore, Tombstone
+from countless.server.storage.rows import Changes, Dropped, Publish, Saved, StateStore, Stored, Tombstone
 from countless.server.timings import Timings
 from countless.wire.frames import DownItem, SyncAck
 from countless.wire.keys import Key
@@ -68,6 +68,11 @@ class CommitPipeline:
     def forget(self, saved: Saved) -> None:
         """It is not saved any more, nor what has changed of it so far."""
         self._changed.pop(saved, None)
+
+    def remove(self, saved: Stored) -> None:
+        """As `forget`, and all rows that it has in the store."""
+        self.forget(saved)
+        self.drop(saved.key)
 
     def drop(self, key: Key, site_id: SiteId | None = None) -> None:
         """All rows that the key, or this site of it, has in the store."""

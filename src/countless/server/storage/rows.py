@@ -100,6 +100,13 @@ class Saved(Protocol):
         """Add the rows that have changed since the last call. Returns what publishes them once they are saved."""
 
 
+class Stored(Saved, Protocol):
+    """What has a key of its own in the store."""
+
+    @property
+    def key(self) -> Key: ...
+
+
 def alone(value: object) -> list[Row]:
     """The one row of its kind, at no site."""
     return [("", 0, "", value)]

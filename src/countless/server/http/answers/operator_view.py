@@ -33,7 +33,7 @@ ADVERSARY_TEXT = {
 
 def operator_answer(counter: RoundReader) -> OperatorAnswer:
     """For the API: everything except the random state."""
-    answer, config, traffic = counter.published_answer, counter.config, counter.traffic
+    answer, config, traffic = counter.published_answer, counter.spec, counter.traffic
     return OperatorAnswer(
         **msgspec.structs.asdict(public_view(counter)),
         alpha=answer.alpha,
@@ -96,7 +96,7 @@ def _added_windows(parts: list[WindowsStatus]) -> WindowsStatus | None:
 
 
 def _windows_status(counter: RoundReader) -> WindowsStatus | None:
-    windows, rule = counter.windows, counter.config.windows
+    windows, rule = counter.windows, counter.spec.windows
     if windows is None or rule is None:
         return None
     calendar = windows.calendar
@@ -131,7 +131,7 @@ def details(counter: RoundReader, history: History) -> dict[str, Any]:
 
 
 def _windows_details(counter: RoundReader) -> dict[str, Any] | None:
-    windows, rule = counter.windows, counter.config.windows
+    windows, rule = counter.windows, counter.spec.windows
     if windows is None or rule is None:
         return None
     calendar = windows.calendar
@@ -200,7 +200,7 @@ def _messages_per_efold(counter: RoundReader) -> float:
     planned: float | None = getattr(counter.coordinator.plan, "messages_per_efold", None)
     if planned is not None:
         return planned
-    return plan_deterministic(max(1, counter.published_answer.sites), counter.config.alpha).messages_per_efold
+    return plan_deterministic(max(1, counter.published_answer.sites), counter.spec.alpha).messages_per_efold
 
 
 # Plan
@@ -208,7 +208,7 @@ def _messages_per_efold(counter: RoundReader) -> float:
 
 def plan_summary(counter: RoundReader) -> dict[str, Any]:
     """The running plan, the costs of the candidates, and why this one runs."""
-    answer, config = counter.published_answer, counter.config
+    answer, config = counter.published_answer, counter.spec
     running = counter.coordinator.plan or plan_deterministic(max(1, answer.sites), answer.alpha)
     prices = _prices(counter)
     return {
@@ -225,7 +225,7 @@ def plan_summary(counter: RoundReader) -> dict[str, Any]:
 
 def _prices(counter: RoundReader) -> dict[str, float]:
     """Messages per e-fold of the total, by scheme: those that `auto` may choose and whose plan is computed already."""
-    sites, alpha = max(1, counter.published_answer.sites), counter.config.alpha
+    sites, alpha = max(1, counter.published_answer.sites), counter.spec.alpha
     prices = {"deterministic": plan_deterministic(sites, alpha).messages_per_efold}
     ahead = counter.next_context()
     if ahead is not None:
@@ -237,7 +237,7 @@ def _prices(counter: RoundReader) -> dict[str, float]:
 
 
 def _why(counter: RoundReader, prices: dict[str, float]) -> str:
-    scheme, config = counter.published_answer.scheme, counter.config
+    scheme, config = counter.published_answer.scheme, counter.spec
     if config.scheme != Auto.name:
         return f"This counter is configured to run {config.scheme}."
     others = {name: price for name, price in prices.items() if name != scheme}
