@@ -21,9 +21,12 @@ from playwright.sync_api import expect, sync_playwright
 
 import countless
 from countless.core.periods.window import FLOOR_SHARE, WindowRule
-from countless.server.settings import STATE_FILE
-from countless.server.storage.base import Changes, Config, CounterFields, WindowFields, WindowKey
+from countless.server.kinds.counter import CounterFields
+from countless.server.sessions.periodic import PeriodicFields, WindowFields
+from countless.server.settings import STATE_FILE, Config
+from countless.server.storage.rows import Changes, Rows, alone
 from countless.server.storage.sqlite_store import SqliteStore
+from countless.wire.keys import ALL, COUNTER, Key
 
 OUT = Path(__file__).with_name("page.png")
 SITES, SECONDS, HOUR_S, ALPHA = 100, 330, 3600, 0.008
@@ -35,18 +38,19 @@ def past_hours(directory: Path, now: float) -> None:
     rng, present = random.Random(5), int(now // HOUR_S)  # noqa: S311  # only has to look natural
     config = Config(alpha=ALPHA)
     totals = {period: int(hourly(period) * rng.uniform(0.94, 1.06)) for period in range(present - 47, present)}
-    windows: dict[WindowKey, WindowFields | None] = {
-        WindowKey("requests", period): WindowFields(0, total) for period, total in totals.items()
+    counted, windows = int(hourly(present) * (now % HOUR_S) / HOUR_S), Key(COUNTER, "requests", "hour", ALL)
+    fields = PeriodicFields(present - 47, 0, sum(totals.values()) + counted)
+    rows: Rows = {
+        windows: {"spec": alone(replace(config, windows=WindowRule("hour"))), "windows": alone(fields)},
+        windows.window(present): {
+            "spec": alone(config),
+            "state": alone(CounterFields(1, counted, counted, totals[present - 1] // FLOOR_SHARE)),
+            "window": alone(WindowFields(None)),
+        },
     }
-    windows[WindowKey("requests", present)] = WindowFields(totals[present - 1] // FLOOR_SHARE, None)
-    open_name, counted = f"requests@hour:{present}", int(hourly(present) * (now % HOUR_S) / HOUR_S)
-    counters = {
-        "requests": CounterFields(present - 47, sum(totals.values()) + counted, 0),
-        open_name: CounterFields(1, counted, counted),
-    }
-    configs = {"requests": replace(config, windows=WindowRule("hour")), open_name: config}
+    rows |= {windows.window(period): {"window": alone(WindowFields(total))} for period, total in totals.items()}
     store = SqliteStore(directory / STATE_FILE)
-    store.save(Changes(counters=counters, configs=configs, windows=windows))
+    store.save(Changes(rows))
     store.close()
 
 

@@ -101,7 +101,7 @@ class Saved(Protocol):
 
 
 class Stored(Saved, Protocol):
-    """What has a key of its own in the store."""
+    """An object with a key of its own in the store."""
 
     @property
     def key(self) -> Key: ...
