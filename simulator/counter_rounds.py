@@ -10,6 +10,7 @@ from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.site_states import CURRENT, DEPARTED
 from countless.errors import InvariantBroken
+from countless.server.kinds.counters import Counters
 from countless.server.site_server import SiteServer
 from simulator.process import Process
 
@@ -27,7 +28,7 @@ class CounterRounds:
     def check(self, servers: Iterable[SiteServer], processes: Iterable[Process]) -> None:
         sites = list(_sites_of(processes))
         for server in servers:
-            for name, counter in server._counter_objects.trackers.items():
+            for name, counter in server.kind(Counters).trackers.items():
                 coordinator = counter.coordinator
                 state = coordinator.debug_state()
                 present = {each: entry for each, entry in state.entries.items() if entry.presence is not DEPARTED}

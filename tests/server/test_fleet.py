@@ -7,6 +7,7 @@ import pytest
 from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.core.site import Site
 from countless.randomness import SeededRandom
+from countless.server.kinds.counters import Counters
 from countless.server.sessions.session_table import Session
 from countless.wire.frames import Join
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -63,7 +64,7 @@ async def test_large_fleet_switches_to_a_randomised_scheme_and_stays_within_its_
         await fleet.deliver()
         table.server.tick()
         table.server.tick()
-        await asyncio.wrap_future(table.server.planner.busy)
+        await asyncio.wrap_future(table.server.kind(Counters).planner.busy)
         schemes = set()
         for lap in range(60):
             await fleet.add(BATCH * (lap + 1))

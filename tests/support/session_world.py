@@ -78,7 +78,7 @@ class SessionWorld(Generic[Site]):
         """What was not saved yet is lost, and so is every connection."""
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
-        self.server.planner.stop()
+        self.server.stop_threads()
         for site in self.sites:
             site.disconnect()
 

@@ -165,7 +165,7 @@ class World:
             await self.harness.server.flush()
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
-        self.harness.server.planner.stop()
+        self.harness.server.stop_threads()
         for site in self.sites:
             site.session = site.connection = None
         self.harness = self._start()

@@ -15,28 +15,26 @@ from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic, time
+from typing import Any, TypeVar
 
-from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection, RefusedSites, Turns
 from countless.server.kinds.budgets import Budgets
 from countless.server.kinds.counter import AnyCounter
-from countless.server.kinds.counter_objects import CounterObjects
 from countless.server.kinds.counters import Counters
 from countless.server.kinds.families import Families
-from countless.server.kinds.family_objects import FamilyObjects
-from countless.server.kinds.planner import Planner
+from countless.server.sessions.counted_kind import CountedKind
 from countless.server.sessions.joining import Joining
 from countless.server.sessions.kind import Handler, Kind
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.members import Members
-from countless.server.sessions.objects import Names
 from countless.server.sessions.readable import Readable, Together
+from countless.server.sessions.service import Service
 from countless.server.sessions.session_table import HEARTBEAT_PER_TIMEOUT, Session, SessionTable, SessionUse
 from countless.server.sessions.shares import UNLIMITED, Amounts, Shares, TombstoneShares
-from countless.server.sessions.tracked import Surroundings
-from countless.server.settings import Config, Settings
+from countless.server.sessions.tracked import Spec, Surroundings
+from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import StateStore, Tombstone, What
@@ -57,7 +55,9 @@ from countless.wire.frames import (
 from countless.wire.incarnations import MAX_INCARNATION, first_of, second_of
 from countless.wire.keys import BUDGET
 
-Spec = Config | FamilyRule  # what an operator chooses for a counter, or for a family
+KINDS: tuple[Callable[[Service], Kind], ...] = (Counters, Budgets, Families)
+
+K = TypeVar("K", bound=Kind)
 
 
 class SiteServer:
@@ -78,7 +78,6 @@ class SiteServer:
             Shares(settings.max_sites, settings.max_share),
             SessionUse(Amounts(*memberships), Amounts(*memberships)),
         )
-        self.planner = Planner(tuning.planning())
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
         self.refused = RefusedSites(wall_clock)
         self.frame_bytes = {"up": 0, "down": 0}
@@ -104,12 +103,16 @@ class SiteServer:
             Inherited: self._on_inherited,
             Hello: self._on_second_hello,
         }
-        self._add_kinds()
+        service = self._service()
+        self._kinds = [kind(service) for kind in KINDS]
+        for each in self._kinds:
+            self._members.kinds[each.name] = each
+            self._handlers.update(each.handlers)
+        self._counted = [each for each in self._kinds if isinstance(each, CountedKind)]
         self._recover()
 
-    def _add_kinds(self) -> None:
-        """The only list of kinds."""
-        settings, pipeline, wall_clock = self.settings, self._pipeline, self._wall_clock
+    def _service(self) -> Service:
+        settings, pipeline = self.settings, self._pipeline
         joining = Joining(
             self._members,
             pipeline,
@@ -118,39 +121,17 @@ class SiteServer:
             max_ignored=settings.max_counters_per_site,
             on_rejected=self._count_rejected,
         )
-        around = Surroundings(self.health, pipeline.changed, pipeline.remove, wall_clock, self.tuning.rng)
-        common = Names(), self.sessions, pipeline, settings, around, self._lifecycle.retire_lost
-        self._counter_objects = CounterObjects(*common)
-        self.counters: dict[str, AnyCounter] = self._counter_objects.by_name
-        self._family_objects = FamilyObjects(*common, self.tuning)
-        self._counters = Counters(
-            objects=self._counter_objects,
-            sessions=self.sessions,
-            members=self._members,
-            joining=joining,
-            pipeline=pipeline,
-            max_per_site=settings.max_counters_per_site,
+        return Service(
+            settings,
+            self.tuning,
+            self._clock,
+            Surroundings(self.health, pipeline.changed, pipeline.remove, self._wall_clock, self.tuning.rng),
+            self.sessions,
+            self._members,
+            joining,
+            pipeline,
+            self._lifecycle.retire_lost,
         )
-        self.families = Families(
-            objects=self._family_objects,
-            members=self._members,
-            joining=joining,
-            pipeline=pipeline,
-            clock=self._clock,
-        )
-        self.budgets = Budgets(
-            sessions=self.sessions,
-            members=self._members,
-            pipeline=pipeline,
-            clock=self._clock,
-            wall_clock=wall_clock,
-            restore_wait=settings.wait_after_restore,
-            max_share=settings.max_share,
-        )
-        self._kinds: tuple[Kind, ...] = (self._counters, self.budgets, self.families)
-        for kind in self._kinds:
-            self._members.kinds[kind.name] = kind
-            self._handlers.update(kind.handlers)
 
     def _count_rejected(self) -> None:
         self.dropped["counter refused"] += 1
@@ -212,7 +193,7 @@ class SiteServer:
     @property
     def label_bytes(self) -> int:
         """Of the token whose labels of families take most."""
-        return self._family_objects.label_shares.bytes.largest
+        return self.families.label_shares.bytes.largest
 
     @property
     def behind_s(self) -> float:
@@ -231,13 +212,19 @@ class SiteServer:
         self._notify_readers()
 
     def _notify_readers(self) -> None:
-        for counter in (*self.counters.values(), *self.families.by_name.values()):
-            counter.notify()
+        for kind in self._counted:
+            for each in kind.by_name.values():
+                each.notify()
 
     async def stop(self) -> None:
         """Save what is left. `run` must have been cancelled before."""
         await self._pipeline.stop()
-        self.planner.stop()
+        self.stop_threads()
+
+    def stop_threads(self) -> None:
+        """Those of the kinds; nothing is saved."""
+        for kind in self._kinds:
+            kind.stop()
 
     def tick(self) -> None:
         for _ in self.tick_in_slices():
@@ -258,7 +245,6 @@ class SiteServer:
                 before = int(min(self._readings) - self.settings.remember_for)
                 self._pipeline.prune_tombstones(before)
                 self.tombstones.forget(before)
-        yield from self.planner.plan_in_slices(self._counter_objects.trackers.values())
 
     def debug_state(self) -> dict[str, dict[str, int]]:
         return {"pipeline": self._pipeline.debug_state()}
@@ -368,7 +354,8 @@ class SiteServer:
     def frame_sent(self, items: list[DownItem], size: int) -> None:
         """Account for a frame that left."""
         self.frame_bytes["down"] += size
-        self._counters.frame_sent(items, size)
+        for kind in self._kinds:
+            kind.frame_sent(items, size)
 
     # Operators
 
@@ -380,53 +367,62 @@ class SiteServer:
     @property
     def overflowed(self) -> Tally[str]:
         """By counter: how many of its labelled series were counted in the overflow series."""
-        return self._counters.overflowed
+        return self.kind(Counters).overflowed
+
+    def kind(self, type_: type[K]) -> K:
+        """The one of this type."""
+        return next(kind for kind in self._kinds if isinstance(kind, type_))
+
+    @property
+    def budgets(self) -> Budgets:
+        return self.kind(Budgets)
+
+    @property
+    def counters(self) -> dict[str, AnyCounter]:
+        return self.kind(Counters).by_name
+
+    @property
+    def families(self) -> Families:
+        return self.kind(Families)
 
     def counter(self, name: str) -> AnyCounter:
-        return self._counter_objects.get(name)
-
-    def config_of(self, name: str) -> Config:
-        return self._counter_objects.config_of(name)
-
-    def spec_of(self, name: str) -> Spec:
-        family = self.families.by_name.get(name)
-        return self.config_of(name) if family is None else family.spec
+        return self.kind(Counters).get(name)
 
     @property
     def by_name(self) -> Mapping[str, Readable]:
-        return Together[Readable](self.counters, self.families.by_name)
+        return Together[Readable](*(kind.by_name for kind in self._counted))
 
     def parts(self, name: str) -> Sequence[Readable]:
         """What a counter is the sum of: its events without labels, and its labelled series. A family is its own part.
         Empty: there is none.
         """
-        family = self.families.by_name.get(name)
-        return self._counter_objects.parts(name) if family is None else [family]
+        return next((parts for kind in self._counted if (parts := kind.parts(name))), [])
 
     @property
     def names(self) -> set[str]:
-        """Of all counters, series, counters that have labelled series only, and families."""
-        return {*self.by_name, *self._counter_objects.labelled}
+        """Of everything that is counted, and of counters that have labelled series only."""
+        return {name for kind in self._counted for name in kind.names}
+
+    def spec_of(self, name: str) -> Any:
+        return self._counted_kind(name).spec_of(name)
 
     def create(self, name: str, spec: Spec) -> None:
-        if isinstance(spec, FamilyRule):
-            self._family_objects.create(name, spec)
-        else:
-            self._counters.create(name, spec)
+        self._kind_with(spec).create(name, spec)
 
     def configure(self, name: str, spec: Spec) -> None:
-        """A family gets windows, or keeps another number of them."""
-        if isinstance(spec, FamilyRule):
-            self._family_objects.configure(name, spec)
-        else:
-            self._counters.configure(name, spec)
+        """See the method of its kind."""
+        self._kind_with(spec).configure(name, spec)
 
     def delete(self, name: str) -> None:
-        """Delete a counter with its labelled series, or a family."""
-        if name in self.families.by_name:
-            self.families.delete(name)
-        else:
-            self._counters.delete(name)
+        """Delete what is counted under a name: a counter with its labelled series."""
+        self._counted_kind(name).delete(name)
+
+    def _kind_with(self, spec: Spec) -> CountedKind[Any, Any, Any]:
+        return next(kind for kind in self._counted if isinstance(spec, kind.spec_type))
+
+    def _counted_kind(self, name: str) -> CountedKind[Any, Any, Any]:
+        """That which has something of this name; the first one, if none has."""
+        return next((kind for kind in self._counted if kind.parts(name)), self._counted[0])
 
     def counted(self, session: Session) -> int:
         """How many counters, families and open windows of them a session is a member of."""

@@ -75,7 +75,7 @@ class Owner:
     async def stop(self) -> None:
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
-        self.server.planner.stop()
+        self.server.stop_threads()
 
 
 @pytest.fixture

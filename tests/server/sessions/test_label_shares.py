@@ -62,12 +62,12 @@ def caps(items: list[Any]) -> list[int]:
 
 
 def shares(harness: SiteServerHarness) -> LabelShares:
-    return harness.server._family_objects.label_shares
+    return harness.server.families.label_shares
 
 
 def recount(harness: SiteServerHarness) -> dict[LabelUse, int]:
     parts: dict[LabelUse, int] = {}
-    objects = harness.server._family_objects
+    objects = harness.server.families
     kept = [family for windows in objects.windowed.values() for family in windows.saved]
     plain = [family for family in objects.by_name.values() if isinstance(family, TrackedFamily)]
     for tracker in (*plain, *kept):

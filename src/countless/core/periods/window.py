@@ -62,11 +62,6 @@ class TotalAnswer(NamedTuple):
         """`lower` and `upper`."""
         return self.lower, self.upper
 
-    @property
-    def published(self) -> float:
-        """A total that never falls: the estimate may."""
-        return self.lower
-
     def as_dict(self) -> dict[str, object]:
         """The fields that everyone may see, to log or send as JSON."""
         fields = {name: value for name, value in self._asdict().items() if name not in ("round", "silent")}

@@ -138,7 +138,7 @@ class Shard:
                 await asyncio.wait_for(self.server.stop(), _FINAL_SAVE_TIMEOUT_S)
         self.server.fail(reason)  # requests that wait for a save get an answer: none follows
         await self._connections.close(reason)
-        self.server.planner.stop()
+        self.server.stop_threads()
 
 
 def _ignore(error: BaseException) -> None:

@@ -9,7 +9,7 @@ given up: its units come back (`rolling_units.py`).
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 from math import inf
@@ -26,10 +26,9 @@ from countless.server.kinds.budget_restore import BudgetRestore
 from countless.server.kinds.budget_templates import Templates, validate_budget_name
 from countless.server.kinds.lost_holders import LostHolders
 from countless.server.sessions.kind import Kind
-from countless.server.sessions.members import Members
-from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.service import Service
+from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
-from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows, Tombstone
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset, DownItem
@@ -49,27 +48,18 @@ class Budgets(Kind):
 
     name = BUDGET
 
-    def __init__(
-        self,
-        sessions: SessionTable,
-        members: Members,
-        pipeline: CommitPipeline,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        restore_wait: float | None = None,
-        max_share: float = 1.0,
-    ) -> None:
+    def __init__(self, service: Service) -> None:
         self.by_name: dict[str, BudgetPeriods] = {}
         self.templates = Templates()
         self.handlers = {Ask: self.on_ask, BudgetLeave: self.on_leave}
-        self._sessions = sessions
-        self._members = members
-        self._pipeline = pipeline
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._max_share = max_share  # of the names of a template, for one peer
-        self._restore = BudgetRestore(restore_wait, clock)
-        self.losses = LostHolders(clock, sessions.used.joined)
+        self._sessions = service.sessions
+        self._members = service.members
+        self._pipeline = service.pipeline
+        self._clock = service.clock
+        self._wall_clock = service.around.wall_clock
+        self._max_share = service.settings.max_share  # of the names of a template, for one peer
+        self._restore = BudgetRestore(service.settings.wait_after_restore, service.clock)
+        self.losses = LostHolders(service.clock, service.sessions.used.joined)
 
     def load(self, loaded: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, BudgetPeriod]]:
         saved = {name: SavedBudget.of(group) for name, group in groupby(loaded, key=lambda each: each[0].name)}

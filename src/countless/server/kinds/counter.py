@@ -167,8 +167,8 @@ class TrackedCounter(Counted[Config]):
         return (site_id for site_id, _ in self.coordinator.saved_state.known)
 
     @property
-    def answer(self) -> Answer:
-        return self.coordinator.answer
+    def largest(self) -> float:
+        return self.coordinator.published
 
     @property
     def departed(self) -> int:

@@ -162,7 +162,7 @@ class TrackedFamily(FamilyReader, Counted[FamilyRule]):
         self.traffic = traffic or MessageCount(self.known_total, saved is None, around.wall_clock())
         self._own_counts: dict[str, int] | None = dict(self.coordinator.known)  # None: those of the coordinator
         self._published = self._counts_now()
-        self._total = self.taken = self.answer
+        self._total = self.taken = self._answer_now()
 
     @property
     def published(self) -> LabelCounts:
@@ -208,7 +208,7 @@ class TrackedFamily(FamilyReader, Counted[FamilyRule]):
         if changed:
             own["label"] = [("", 0, label, n) for label, n in labels.items()]
             own["member"], own["count"] = members, counts
-        self.taken = self.answer
+        self.taken = self._answer_now()
         return partial(self._publish, labels, self._counts_now(), self.taken)
 
     def _publish(self, labels: Mapping[str, int], published: LabelCounts, answer: TotalAnswer) -> None:
@@ -225,7 +225,10 @@ class TrackedFamily(FamilyReader, Counted[FamilyRule]):
         return LabelCounts(self._counts, self.known_total, tracked.held_back, tracked.state)
 
     @property
-    def answer(self) -> TotalAnswer:
+    def largest(self) -> float:
+        return self.known_total
+
+    def _answer_now(self) -> TotalAnswer:
         """With the fields that an answer of a counter has: the bounds are certain, so delta is 0."""
         tracked, (_, estimate, lower, upper) = self.coordinator, self._counts_now().total()
         sites, silent, scheme = tracked.sites, tracked.unreachable, SCHEMES[self.spec.kind]

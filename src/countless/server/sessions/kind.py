@@ -1,7 +1,7 @@
 """What a kind of thing that is counted, or spent, is for the sessions of sites, which know none."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -58,6 +58,12 @@ class Hooks:
     def keeps(self, session: Session) -> bool:
         """Whether only an operator may retire the session."""
         return False
+
+    def frame_sent(self, items: Sequence[DownItem], size: int) -> None:
+        """A frame of so many bytes has left."""
+
+    def stop(self) -> None:
+        """The service ends."""
 
     def renewed(self) -> None:
         """A session continues as another incarnation."""

@@ -6,6 +6,7 @@ right, and the client does not notice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from math import inf
 
 from countless.core.messages import SiteId
@@ -152,7 +153,7 @@ class Members:
         for windows, periods in of_windows.items() if lost else ():
             windows.lose_site(min(periods), max(periods))
 
-    def begin_again(self, tracked: Sequence[Tracked], keys: Sequence[Key], item: Callable[[Key], DownItem]) -> None:
+    def begin_again(self, tracked: Sequence[Tracked], keys: AbstractSet[Key], item: Callable[[Key], DownItem]) -> None:
         """These are deleted, and so is what is remembered of the keys. Connected sites are told by the items."""
         for session in self._sessions:
             for each in tracked:
@@ -161,8 +162,7 @@ class Members:
                     if session.connection is not None:
                         session.ignore(key)
                         self._pipeline.send(session.connection, item(key))
-            for key in keys:
-                session.forget(key)
+            session.forget(keys)
             self._sessions.remove_if_unused(session)
 
 

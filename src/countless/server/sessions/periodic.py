@@ -78,7 +78,7 @@ class Periodic(Watched, Generic[T, S]):
         self.closed = ClosedWindows()
         self.losses = LostSites()
         self.first, self.before, self._largest = PeriodicFields()
-        self.sweep_at = -inf  # by our clock: when `Objects` has to look at it
+        self.sweep_at = -inf  # by our clock: when its kind has to look at it
         self.traffic = MessageCount(0, new=True, began=around.wall_clock())
         self._changed_spec = self._changed_fields = False
         self._changed_windows = set[int]()
@@ -112,7 +112,7 @@ class Periodic(Watched, Generic[T, S]):
         present = self.present
         if before.known_total:
             self.first, self.before = self.calendar.next(present), before.known_total
-            self._largest = before.answer.published
+            self._largest = before.largest
         self.traffic = before.traffic
         # Until it is saved, readers see what was saved last.
         saved = {present: before.published_answer}
@@ -397,7 +397,7 @@ class Periodic(Watched, Generic[T, S]):
     def _snapshot(self) -> PublishedWindows:
         answers = {period: self.open[period].taken for period in sorted(self.open)}
         # What each open window saves as its largest estimate, so that a restart finds the same sum.
-        largest = self.before + self.closed.total + sum([answer.published for answer in answers.values()])
+        largest = self.before + self.closed.total + sum([each.largest for each in self.open.values()])
         if largest > self._largest:
             self._largest = largest
         return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)

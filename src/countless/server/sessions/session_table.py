@@ -8,6 +8,7 @@ incarnation with the rest.
 """
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from countless.core.messages import SiteId
@@ -104,13 +105,14 @@ class Session:
                 self._count(key, key not in self.left)
                 self.left.add(key)
 
-    def forget(self, key: Key) -> None:
-        """It was deleted."""
-        if key in self.left:
+    def forget(self, keys: AbstractSet[Key]) -> None:
+        """These were deleted."""
+        for key in self.left & keys:
             self._count(key, -1)
             self.left.discard(key)
-        if self.windows_left.pop(key, None) is not None:
+        for key in self.windows_left.keys() & keys:
             self._count(key, -1)
+            del self.windows_left[key]
 
     def _count(self, key: Key, n: int) -> None:
         self._names[key.kind] = self._names.get(key.kind, 0) + n

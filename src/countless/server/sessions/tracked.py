@@ -145,12 +145,19 @@ class Counted(Watched, Generic[S]):
 
     @property
     @abstractmethod
-    def answer(self) -> AnyAnswer:
-        """What is known now."""
+    def largest(self) -> float:
+        """The largest total so far: a total that was published never falls."""
 
     def mark(self) -> None:
         """The round or the answer may have changed."""
         self.around.changed(self)
+
+    @abstractmethod
+    def mark_site(self, site_id: SiteId) -> None:
+        """See `Tracked`."""
+
+    @abstractmethod
+    def mark_left(self, site_id: SiteId) -> None: ...
 
     def mark_spec(self) -> None:
         """It is new, or has another spec."""

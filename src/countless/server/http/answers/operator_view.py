@@ -56,7 +56,7 @@ def operator_answer(counter: RoundReader) -> OperatorAnswer:
 def operator_sum(server: SiteServer, name: str) -> OperatorAnswer:
     """Add up a counter and its labelled series. The sum has no round; its sites are the ones of the largest part."""
     answers = [operator_answer(part.rounds) for part in server.parts(name) if part.rounds is not None]
-    config = server.config_of(name)
+    config = server.spec_of(name)
     if len(answers) == 1 and answers[0].counter == name:
         return answers[0]
     largest = max(answers, key=lambda answer: answer.sites)

@@ -1,8 +1,7 @@
-"""Counters, or families, by name: where they are counted, their windows, and the limits on how many there may be."""
+"""What counters and families have in common: names, windows, and limits on how many there may be."""
 
-from abc import ABC, abstractmethod
-from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Iterator
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from math import inf
 from shlex import quote
@@ -12,13 +11,13 @@ from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter, UnknownName
+from countless.server.sessions.kind import Kind
 from countless.server.sessions.periodic import Periodic
-from countless.server.sessions.session_table import Session, SessionTable
+from countless.server.sessions.service import Service
 from countless.server.sessions.shares import UNLIMITED, Shares
-from countless.server.sessions.tracked import Counted, S, Surroundings
-from countless.server.settings import Settings
-from countless.server.storage.commit import CommitPipeline
+from countless.server.sessions.tracked import Counted, S, Tracked
 from countless.server.storage.rows import KeyRows, value_of
+from countless.wire.frames import DownItem
 from countless.wire.keys import (
     ALL,
     Key,
@@ -36,56 +35,26 @@ COUNTERS_PER_SLICE = 1000  # looked at in one go
 SWEPT_PER_SLICE = 100  # that have something to close: some milliseconds
 
 
-class Names:
-    """Of which kind a name is; a counter that has series only is one, too."""
-
-    def __init__(self) -> None:
-        self._kinds: dict[str, str] = {}  # by name without labels
-        self._count: Tally[str] = Tally()
-
-    def kind_of(self, root: str) -> str | None:
-        return self._kinds.get(root)
-
-    def add(self, key: Key) -> None:
-        self._kinds[key.root] = key.kind
-        self._count[key.root] += 1
-
-    def remove(self, key: Key) -> None:
-        self._count[key.root] -= 1
-        if not self._count[key.root]:
-            del self._count[key.root], self._kinds[key.root]
-
-
 T = TypeVar("T", bound=Counted[Any])
 P = TypeVar("P", bound=Periodic[Any, Any])
 
 
-class Objects(ABC, Generic[T, P, S]):
-    """Those of one kind. `trackers` are where sites are counted: all without windows, and open windows, by the texts of
-    their keys, which frames have. Every change is marked for the next commit.
+class CountedKind(Kind, Generic[T, P, S]):
+    """A kind whose objects have names that they share with the other such kinds, and windows if they are to. `trackers`
+    are where sites are counted: all without windows, and open windows, by the texts of their keys, which frames have.
     """
 
-    kind: str
     spec_type: type[S]
 
-    def __init__(
-        self,
-        names: Names,
-        sessions: SessionTable,
-        pipeline: CommitPipeline,
-        settings: Settings,
-        around: Surroundings,
-        retire: Callable[[Session], None],
-    ) -> None:
+    def __init__(self, service: Service) -> None:
+        settings = service.settings
         self.by_name: dict[str, T | P] = {}
         self.trackers: dict[str, T] = {}
         self.windowed: dict[str, P] = {}  # those that have windows
-        self._names = names
-        self._sessions = sessions
-        self._pipeline = pipeline
-        self._settings = settings
-        self._around = around
-        self._retire = retire
+        self._service = service
+        self._settings = service.settings
+        self._members = service.members
+        self._pipeline = service.pipeline
         self._shares = Shares[str](settings.max_counters, settings.max_share)
         self._window_shares = Shares[str](MAX_OPEN_PER_COUNTER * settings.max_counters, settings.max_share)
 
@@ -102,15 +71,43 @@ class Objects(ABC, Generic[T, P, S]):
     def _require_may_create(self, name: str, spec: S) -> None:
         """Raise InvalidParameter if the kind can't have it."""
 
+    @abstractmethod
+    def configure(self, name: str, spec: S) -> None:
+        """Replace the spec of what has this name. Raises InvalidParameter, and has changed nothing then."""
+
+    @abstractmethod
+    def reset_item(self, text: str) -> DownItem:
+        """To a site: what it has counted under this name was deleted, so that it begins again from zero."""
+
     # Names
+
+    @property
+    def names(self) -> Iterable[str]:
+        """All that `parts` knows."""
+        return self.by_name
+
+    def parts(self, name: str) -> list[T | P]:
+        """What is counted under a name; a counter is the sum of several. Empty: nothing is."""
+        return [self.by_name[name]] if name in self.by_name else []
+
+    def spec_of(self, name: str) -> S:
+        found: S = (self.parts(name) or [self.get(name)])[0].spec
+        return found
 
     def get(self, name: str) -> T | P:
         try:
             return self.by_name[name]
         except KeyError:
-            raise UnknownName(self.kind, name, self.by_name) from None
+            raise UnknownName(self.name, name, self.by_name) from None
 
-    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
+    def load(self, saved: Iterable[tuple[Key, KeyRows]]) -> Iterator[tuple[SiteId, Key, Tracked]]:
+        self._load(saved)
+        for tracker in self.trackers.values():
+            for site_id in tracker.members:
+                key = tracker.key.of_part(site_id.part) if site_id.part else tracker.key
+                yield site_id._replace(part=""), key, tracker
+
+    def _load(self, saved: Iterable[tuple[Key, KeyRows]]) -> None:
         """Everything that a store has, in the order of its keys: windows come after all windows together."""
         for name, group in groupby(saved, key=lambda each: each[0].name):
             own = iter(group)
@@ -129,7 +126,7 @@ class Objects(ABC, Generic[T, P, S]):
         self._require_new(name, peer)
         found: T | P
         if spec.windows is None:
-            found = tracker = self._tracker(Key(self.kind, name), spec)
+            found = tracker = self._tracker(Key(self.name, name), spec)
             self._add(tracker, [tracker])
         else:
             found = windows = self._windows_of(name, spec)
@@ -152,33 +149,44 @@ class Objects(ABC, Generic[T, P, S]):
     def _windows_of(self, name: str, spec: S) -> P:
         if spec.windows is None:
             raise InvalidParameter("windows", None, "the rule of windows")
-        return self._windows(Key(self.kind, name, calendar_text(spec.windows.calendar), ALL), spec)
+        return self._windows(Key(self.name, name, calendar_text(spec.windows.calendar), ALL), spec)
 
     def _require_new(self, name: str, peer: str) -> None:
         """Raise InvalidParameter unless the peer may create something of this name."""
-        validate_name(name, self.kind)
+        validate_name(name, self.name)
         if not is_plain(name):
-            raise InvalidParameter(self.kind, name, "a name that does not end like a window's, such as @hour:5")
+            raise InvalidParameter(self.name, name, "a name that does not end like a window's, such as @hour:5")
         if name in self.by_name:
-            raise InvalidParameter(self.kind, name, "a name that is not taken")
+            raise InvalidParameter(self.name, name, "a name that is not taken")
         if len(self.by_name) >= self._settings.max_counters:
-            raise InvalidParameter(self.kind, name, f"one of at most {self._settings.max_counters} (max_counters)")
+            raise InvalidParameter(self.name, name, f"one of at most {self._settings.max_counters} (max_counters)")
         if self._shares.is_full(peer):
             allowed = f"one of at most {self._shares.most} of one token (max_share of max_counters)"
-            raise InvalidParameter(self.kind, name, allowed)
+            raise InvalidParameter(self.name, name, allowed)
 
     def _add(self, found: T | P, trackers: Iterable[T], windows: P | None = None) -> None:
         """It is new, was loaded, or has windows from now on."""
         if found.name not in self.by_name:
-            self._names.add(found.key)
+            self._service.names.add(found.key)
         self.by_name[found.name] = found
         self.trackers.update({tracker.name: tracker for tracker in trackers})
         if windows is not None:
             self.windowed[found.name] = windows
 
-    def remove(self, name: str) -> None:
+    def delete(self, name: str) -> None:
+        """Delete all its parts. Connected sites join again, or join its present window, with a count of zero."""
+        for part in self.parts(name) or [self.get(name)]:
+            windows = self.windowed.get(part.name)
+            trackers: list[T] = [self.trackers[part.name]] if windows is None else [*windows.open.values()]
+            keys = {Key(self.name, part.name), part.key}
+            if windows is not None:
+                keys |= {part.key.window(period) for period in (*windows.open, *windows.closed)}
+            self._members.begin_again(trackers, keys, lambda key: self.reset_item(str(key)))
+            self._remove(part.name)
+
+    def _remove(self, name: str) -> None:
         found = self.by_name.pop(name)
-        self._names.remove(found.key)
+        self._service.names.remove(found.key)
         self._shares.remove(name)
         windows = self.windowed.pop(name, None)
         for tracker in [self.trackers[name]] if windows is None else windows.open.values():
@@ -186,7 +194,7 @@ class Objects(ABC, Generic[T, P, S]):
             self._window_shares.remove(tracker.name)
             self._pipeline.forget(tracker)
         self._pipeline.remove(found)  # and all rows of its windows
-        self._pipeline.forget_tombstones(found.key, Key(self.kind, name))
+        self._pipeline.forget_tombstones(found.key, Key(self.name, name))
         found.notify()
 
     # Windows
@@ -200,17 +208,17 @@ class Objects(ABC, Generic[T, P, S]):
         full = len(self.trackers) >= MAX_OPEN_PER_COUNTER * self._settings.max_counters
         if full or self._window_shares.is_full(peer):
             message = "too many windows are open at once (max_counters)"
-            raise InvalidParameter(self.kind, str(key), message=message)
+            raise InvalidParameter(self.name, str(key), message=message)
         tracker: T = windows.open_window(key.period)
         self.trackers[tracker.name] = tracker
         self._window_shares.add(tracker.name, peer)
         return tracker
 
-    def sweep_in_slices(self) -> Iterator[None]:
+    def tick(self) -> Iterator[None]:
         """Close windows that have ended, and drop those that are not kept any more. A name is looked at when a window
         ends, and when a site has left a window that has ended. Yields between slices, for other work of the loop.
         """
-        now, swept = self._around.wall_clock(), 0
+        now, swept = self._service.around.wall_clock(), 0
         for number, windows in enumerate(list(self.windowed.values()), start=1):
             if number % COUNTERS_PER_SLICE == 0:
                 yield
@@ -234,9 +242,9 @@ class Objects(ABC, Generic[T, P, S]):
         # operator removes the session.
         for site_id in windows.members_before_first():
             windows.sweep_at = -inf  # look again at the next tick
-            session = self._sessions.get(site_id)
+            session = self._service.sessions.get(site_id)
             if session is not None and session.unreachable:
-                self._retire(session)
+                self._service.retire_lost(session)
 
 
 # Whether a name has windows
