@@ -10,6 +10,7 @@ from starlette.testclient import TestClient
 
 from countless.errors import InvariantBroken
 from countless.server.app import build_app
+from countless.server.kinds.counters import Counters
 from countless.server.settings import STATE_FILE, Settings
 from countless.server.site_server import SiteServer
 from countless.server.storage.sqlite_store import SqliteStore
@@ -187,14 +188,15 @@ def test_probe_does_not_look_at_every_counter(tmp_path: Path) -> None:
         for counter in server.counters.values():  # as after a restart, while a site has not answered yet
             counter.recovering = True
         server._recovering = list(server.counters)
-        counters, server.counters = server.counters, OneByOne(server.counters)
+        kind = server.kind(Counters)
+        counters, kind.by_name = kind.by_name, OneByOne(kind.by_name)
         answers = []
         for number in range(5):
             answers.append(client.get("/readyz").status_code)
             server.counters[f"hits{number}"].recovering = False
         assert answers == [503] * 5
         assert client.get("/readyz").json() == {"ready": True, "problems": []}
-        server.counters = counters
+        kind.by_name = counters
 
 
 def test_metrics_have_their_documented_names(local: TestClient) -> None:
