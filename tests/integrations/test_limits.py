@@ -20,7 +20,7 @@ from slowapi.middleware import SlowAPIMiddleware
 from starlette.responses import PlainTextResponse
 
 from countless.errors import InvalidParameter, Unreachable
-from countless.integrations.limits import BudgetRateLimiter, BudgetStorage, budget_name
+from countless.integrations.limits import BudgetRateLimiter, BudgetStorage, key_of
 from support.service import TIMEOUT_S, Server, python
 
 pytestmark = pytest.mark.slow
@@ -50,19 +50,19 @@ def storage(server: Server) -> Iterator[BudgetStorage]:
 
 def test_rate_limit_is_a_budget_below_the_rule_whatever_the_identifiers_contain() -> None:
     minute = parse("100/minute")
-    assert budget_name(minute, "10.0.0.1", "/a/b") == "limits/100-per-minute/10.0.0.1:%2Fa%2Fb"
-    assert budget_name(minute, "a:b", "") == "limits/100-per-minute/a%3Ab:"
-    assert budget_name(minute, "ü\n").isprintable()
-    assert budget_name(minute, "\udcff") == "limits/100-per-minute/%ED%B3%BF"  # from bytes that are not UTF-8
-    assert len(budget_name(minute, "x" * 10_000)) < 100
-    assert budget_name(minute) == "limits/100-per-minute/(all)"
-    assert budget_name(RateLimitItemPerMinute(5, namespace="exports"), "a") == "limits/5-per-minute/exports:a"
+    assert key_of(minute, "10.0.0.1", "/a/b") == "10.0.0.1:%2Fa%2Fb"
+    assert key_of(minute, "a:b", "") == "a%3Ab:"
+    assert key_of(minute, "ü\n").isprintable()
+    assert key_of(minute, "\udcff") == "%ED%B3%BF"  # from bytes that are not UTF-8
+    assert len(key_of(minute, "x" * 10_000)) < 100
+    assert key_of(minute) == "(all)"
+    assert key_of(RateLimitItemPerMinute(5, namespace="exports"), "a") == "exports:a"
 
 
 @pytest.mark.parametrize("limit", ["5/second", "5 per 2 minutes", "5/year"])
 def test_rate_limit_without_a_calendar_period_is_a_configuration_error(limit: str) -> None:
     with pytest.raises(ConfigurationError, match="per minute, hour, day, month, and no multiples"):
-        budget_name(parse(limit), "a")
+        BudgetRateLimiter.rule_of(parse(limit))
 
 
 def test_hits_are_admitted_up_to_the_limit_of_the_rule(storage: BudgetStorage) -> None:
@@ -101,7 +101,7 @@ def test_rule_of_the_coordinator_decides_and_the_difference_is_logged_once(
     limiter, limit = BudgetRateLimiter(storage), parse("5/day")
     assert [limiter.hit(limit, "differs") for _ in range(3)] == [True, True, False]
     (line,) = [record.message for record in caplog.records if "rule differs" in record.message]
-    assert line.endswith(": rate_limit='5 per 1 day' rule='limits/5-per-day/* has 2 per day'")
+    assert line.endswith(": rate_limit='5 per 1 day' rule='limits/5-per-day/* has --limit 2 --per day'")
 
 
 def test_missing_rule_is_a_configuration_error_and_a_log_line_with_the_command_to_make_it(
@@ -117,7 +117,7 @@ def test_missing_rule_is_a_configuration_error_and_a_log_line_with_the_command_t
 
 
 def test_wrong_use_of_the_storage_and_the_strategy_is_an_error(storage: BudgetStorage) -> None:
-    with pytest.raises(ConfigurationError, match='set strategy="countless"'):
+    with pytest.raises(ConfigurationError, match='needs strategy="countless"'):
         FixedWindowRateLimiter(storage).hit(parse("3/month"), "a")
     with pytest.raises(ConfigurationError, match="no in-memory fallback"):
         BudgetRateLimiter(MemoryStorage())
