@@ -355,6 +355,39 @@ def _with(directory: Path) -> str:
     return os.pathsep.join([str(directory), os.environ.get("PYTHONPATH", "")])
 
 
+DJANGO_SITE = """
+from django.conf import settings
+
+settings.configure(
+    SECRET_KEY="x", ROOT_URLCONF="web", ALLOWED_HOSTS=["*"],
+    INSTALLED_APPS=["django.contrib.auth", "django.contrib.contenttypes", "rest_framework"],
+    MIDDLEWARE=["countless.integrations.django.limit_requests"],
+    COUNTLESS_LIMIT={"budget": "keys/{key}", "key": "web.key", "wait": 90},
+    REST_FRAMEWORK={"DEFAULT_THROTTLE_CLASSES": ["countless.integrations.rest_framework.ScopedThrottle"],
+                    "DEFAULT_AUTHENTICATION_CLASSES": []},
+)
+
+def key(request):
+    return None if request.path == "/uploads" else "django"
+
+from django.core.wsgi import get_wsgi_application
+app = get_wsgi_application()
+
+from django.http import HttpResponse
+from django.urls import path
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from countless.integrations.rest_framework import ScopedThrottle
+
+ScopedThrottle.options = {"wait": 90}
+
+class Upload(APIView):
+    throttle_scope = "uploads"
+    def get(self, request):
+        return Response("stored")
+
+urlpatterns = [path("", lambda request: HttpResponse("hello")), path("uploads", Upload.as_view())]
+"""
 GUNICORN = """
 import os, countless
 from countless.wsgi import LimitRequests
@@ -368,31 +401,37 @@ app = LimitRequests(hello, countless.connect(), "keys/{key}", key=lambda environ
 UWSGI = GUNICORN.replace("gunicorn", "uwsgi")
 
 
-def status(port: int) -> int:
-    connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
-    try:
-        connection.request("GET", "/")
-        return connection.getresponse().status
-    finally:
-        connection.close()
+def statuses(port: int, path: str = "/") -> list[int]:
+    def status(_: int) -> int:
+        connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status
+        finally:
+            connection.close()
 
-
-def statuses(port: int) -> list[int]:
     with ThreadPoolExecutor(4) as pool:
-        return sorted(pool.map(status, [port] * 20))
+        return sorted(pool.map(status, range(20)))
 
 
-def test_workers_of_gunicorn_share_one_limit(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "web.py").write_text(GUNICORN)
-    command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--bind", "127.0.0.1:0", "web:app"]
+@pytest.mark.parametrize(
+    ("application", "option", "paths"),
+    [(GUNICORN, "--preload", ["/"]), (DJANGO_SITE, "--no-sendfile", ["/", "/uploads"])],
+)
+def test_workers_of_gunicorn_share_one_limit(
+    server: Server, tmp_path: Path, application: str, option: str, paths: list[str]
+) -> None:
+    (tmp_path / "web.py").write_text(application)
+    command = [sys.executable, "-m", "gunicorn", option, "--workers", "3", "--bind", "127.0.0.1:0", "web:app"]
     variables = environment(COUNTLESS_URL=server.url)
     web = subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True)
     try:
         assert web.stderr is not None
         port = next(int(line.split(":")[-1].split()[0]) for line in web.stderr if "Listening at" in line)
-        assert statuses(port) == [200] * 2 + [429] * 18
+        for path in paths:
+            assert statuses(port, path) == [200] * 2 + [429] * 18
     finally:
-        web.kill()
+        web.terminate()  # orphaned workers would notice only after seconds
         web.communicate(timeout=TIMEOUT_S)
 
 

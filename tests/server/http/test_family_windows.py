@@ -186,6 +186,10 @@ async def test_labels_of_every_window_are_inside_their_bounds(seed: int) -> None
         rows = window_list(world.family.name, [world.family], 48).windows
         exact = [(row.lower, row.upper, row.complete) for row in rows[:4]]
         assert exact == [(n, n, True) for n in (world.counted(FIRST + each).total() for each in range(4))]
+        label = label_of_family(world.harness.server.by_name, f"pages{LABEL_NAMES[0]}")
+        assert label is not None
+        with pytest.raises(InvalidParameter, match="is a label of family 'pages', whose windows are listed"):
+            window_list(label.name, [label], 48)
 
 
 async def test_answers_of_a_window_have_its_span_and_state() -> None:

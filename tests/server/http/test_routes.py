@@ -85,6 +85,20 @@ def test_bad_body_is_a_400(local: TestClient, body: bytes) -> None:
     assert local.get("/api/v1/counters").json()["counters"] == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("alpha", "1%", "a number such as 0.01 or null"),
+        ("label_cap", "5", "an integer or null"),
+        ("name", 5, "text"),
+        ("family", "yes", "true or false"),
+    ],
+)
+def test_field_of_a_wrong_type_is_named(local: TestClient, field: str, value: object, allowed: str) -> None:
+    response = local.post("/api/v1/counters", json={"name": "a"} | {field: value})
+    assert response.json()["error"] == f"{field} = {value!r} is not allowed: {field} must be {allowed}"
+
+
 def test_probes_need_no_token(tmp_path: Path) -> None:
     with client_of(tmp_path, "192.0.2.1") as other:
         assert other.get("/livez").status_code == 200

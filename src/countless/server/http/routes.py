@@ -4,6 +4,7 @@ The read scope gets estimate, lower, upper, state and the time of reading, and n
 or how often sites report could steer the error (docs/understand/threat-model.md).
 """
 
+import re
 from typing import TypeVar
 
 import msgspec
@@ -43,6 +44,8 @@ from countless.server.site_server import SiteServer
 MAX_BODY_BYTES = 1 << 16
 MAX_LISTED = 1000
 _Body = TypeVar("_Body", bound=msgspec.Struct)
+_WRONG_FIELD = re.compile(r"Expected `(?P<types>[^`]+)`, got `\w+` - at `\$\.(?P<field>\w+)`")  # of msgspec
+_JSON_TYPES = {"float": "a number such as 0.01", "int": "an integer", "str": "text", "bool": "true or false"}
 
 
 def _server(request: Request) -> SiteServer:
@@ -59,6 +62,10 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
     try:
         return msgspec.json.decode(bytes(body) or b"{}", type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError) as problem:
+        if wrong := _WRONG_FIELD.fullmatch(str(problem)):
+            value = msgspec.json.decode(bytes(body))[wrong["field"]]
+            allowed = " or ".join(_JSON_TYPES.get(kind, kind) for kind in wrong["types"].split(" | "))
+            raise InvalidParameter(wrong["field"], value, allowed) from None
         raise InvalidParameter("body", bytes(body[:80]), f"a JSON object of the documented form ({problem})") from None
 
 
@@ -130,7 +137,7 @@ async def list_windows(request: Request) -> Response:
     server, name, limit = _server(request), request.path_params["name"], request.query_params.get("limit", "48")
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 6 and 1 <= int(limit) <= MAX_LISTED):
         raise InvalidParameter("limit", limit[:100], f"an integer from 1 to {MAX_LISTED}")
-    return json(window_list(name, server.parts(name) or [server.counter(name)], int(limit)))
+    return json(window_list(name, parts_of(server, name), int(limit)))
 
 
 async def inspect_counter(request: Request) -> Response:

@@ -117,6 +117,9 @@ def rolling_answer(counter: Readable, recorder: Recorder, rolling: str) -> Rolli
 
 
 def _windows_of(counter: Readable) -> WindowReader:
+    if counter.windows is None and counter.spans is not None:
+        message = f"{counter.name!r} is a label of family {_whole(counter)!r}, whose windows are listed"
+        raise InvalidParameter("counter", counter.name, message=f"{message}; read one of the label with window=last")
     if counter.windows is None:
         raise _no_windows(counter)
     return counter.windows
