@@ -401,7 +401,7 @@ app = LimitRequests(hello, countless.connect(), "keys/{key}", key=lambda environ
 UWSGI = GUNICORN.replace("gunicorn", "uwsgi")
 
 
-def statuses(port: int, path: str = "/") -> list[int]:
+def statuses(port: int, path: str = "/", requests: int = 20) -> list[int]:
     def status(_: int) -> int:
         connection = HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
         try:
@@ -411,7 +411,7 @@ def statuses(port: int, path: str = "/") -> list[int]:
             connection.close()
 
     with ThreadPoolExecutor(4) as pool:
-        return sorted(pool.map(status, range(20)))
+        return sorted(pool.map(status, range(requests)))
 
 
 @pytest.mark.parametrize(
@@ -433,6 +433,33 @@ def test_workers_of_gunicorn_share_one_limit(
     finally:
         web.terminate()  # orphaned workers would notice only after seconds
         web.communicate(timeout=TIMEOUT_S)
+
+
+UVICORN = """
+import countless
+from fastapi import FastAPI
+
+app = FastAPI()
+
+@app.get("/")
+@countless.limited("keys/uvicorn", wait=90)
+def hello(): ...
+"""
+
+
+def test_uvicorn_that_is_stopped_hands_in_what_it_was_granted(server: Server, tmp_path: Path) -> None:
+    """Its client is made in a request, when uvicorn has a handler for SIGTERM; at the end that raises the signal again."""
+    (tmp_path / "web.py").write_text(UVICORN)
+    command = [sys.executable, "-m", "uvicorn", "--port", "0", "web:app"]
+    variables = environment(COUNTLESS_URL=server.url, COUNTLESS_SITE="uvicorn")
+    web = subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True)
+    assert web.stderr is not None
+    port = next(int(line.split(":")[-1].split()[0]) for line in web.stderr if "running on" in line)
+    assert statuses(port, requests=1) == [200]
+    assert "uvicorn" in {site["site"] for site in server.sites()}
+    web.terminate()
+    web.communicate(timeout=TIMEOUT_S)
+    assert "uvicorn" not in {site["site"] for site in server.sites()}
 
 
 def test_workers_of_uwsgi_share_one_limit(server: Server, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from threading import Lock
 
+from countless.client import goodbye
 from countless.client.client import Client, connect
 
 _client: Client | None = None
@@ -22,6 +23,7 @@ def default_client() -> Client:
 
 def expect_by_default(budget: str) -> None:
     """A limit without a client spends from this budget, or from the budgets of this rule."""
+    goodbye.install()  # now: when the first request makes the client, a server may have handlers of its own
     with _lock:
         _expected.append(budget)
         if _client is not None:
