@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, cast
 import flask
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, WebSocket
+from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
 
 import countless
@@ -35,6 +36,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("state")) as server:
         for name in RULES:
             server.reader.request("POST", "/api/v1/budgets", {"name": name, "limit": 2, "slack": 0.0, "per": "month"})
+        running = {"name": "running/*", "limit": 1, "kind": "in_flight"}
+        server.reader.request("POST", "/api/v1/budgets", running)
         yield server
 
 
@@ -124,6 +127,29 @@ def test_routers_with_websockets_and_two_limits(client: countless.Client) -> Non
     answers = [web.get("/two/hello") for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
     assert len(answers[0].headers.get_list("ratelimit")) == 2
+
+
+def test_dependency_of_fastapi_holds_units_until_a_stream_ends(client: countless.Client) -> None:
+    @countless.limited("running/{model}", client=client, hold=True, wait=0.1)
+    async def slot(model: str) -> AsyncIterator[None]:
+        yield
+
+    held: list[str] = []
+
+    def items() -> Iterator[str]:
+        for item in "ab":
+            held.append(str(client.budget("running/big")))
+            yield item
+
+    app = FastAPI()
+    for_fastapi.answer_refusals(app)
+    app.get("/{model}", dependencies=[Depends(slot)])(lambda model: StreamingResponse(items()))
+    web, budget = TestClient(app), client.budget("running/big")
+    with budget.acquire(wait=TIMEOUT_S):
+        assert web.get("/big").status_code == 429
+    assert web.get("/big").text == "ab"
+    assert held == ["<ClientBudget 'running/big': 0 spent, 1 held, 0 remaining>"] * 2
+    assert budget.remaining == 1
 
 
 def test_field_that_is_no_parameter_of_the_path_is_named(client: countless.Client) -> None:
@@ -448,7 +474,7 @@ def hello(): ...
 
 
 def test_uvicorn_that_is_stopped_hands_in_what_it_was_granted(server: Server, tmp_path: Path) -> None:
-    """Its client is made in a request, when uvicorn has a handler for SIGTERM; at the end that raises the signal again."""
+    """Its client is made in a request, when uvicorn handles SIGTERM itself; at the end it raises the signal again."""
     (tmp_path / "web.py").write_text(UVICORN)
     command = [sys.executable, "-m", "uvicorn", "--port", "0", "web:app"]
     variables = environment(COUNTLESS_URL=server.url, COUNTLESS_SITE="uvicorn")

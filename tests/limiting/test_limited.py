@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -75,6 +76,54 @@ async def test_stream_holds_its_units_until_it_ends(client: countless.Client) ->
     fourth = asyncio.create_task(anext(tokens("big")))
     await second.aclose()  # as for a caller who has gone
     assert await fourth == "a"
+
+
+async def test_stream_gets_what_its_consumer_sends_and_throws(client: countless.Client) -> None:
+    @limited("running/{model}", client=client, hold=True, wait=TIMEOUT_S)
+    async def chat(model: str) -> AsyncGenerator[str, str]:
+        question = yield "hello"
+        try:
+            yield question
+        except ValueError:
+            yield "thrown"
+
+    items = chat("chat")
+    assert [await anext(items), await items.asend("why?"), await items.athrow(ValueError())] == [
+        *("hello", "why?", "thrown")
+    ]
+    assert [item async for item in items] == []
+
+    @asynccontextmanager
+    @limited("running/{model}", client=client, hold=True, wait=TIMEOUT_S)
+    async def session(model: str) -> AsyncGenerator[str]:
+        with suppress(KeyError):
+            yield str(client.budget("running/chat"))
+
+    def fail() -> None:
+        raise KeyError
+
+    async with session("chat") as state:
+        assert state.endswith("0 spent, 1 held, 0 remaining>")
+        fail()
+    assert str(client.budget("running/chat")).endswith("0 held, 1 remaining>")
+
+
+async def test_cancelled_calls_keep_no_units(client: countless.Client) -> None:
+    @limited("running/{model}", client=client, hold=True, wait=TIMEOUT_S)
+    async def run(model: str) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    started = asyncio.Event()
+    running = [asyncio.create_task(run("cancelled")) for _ in range(2)]
+    await started.wait()
+    waiting = [asyncio.create_task(run("cancelled")) for _ in range(20)]
+    assert not (await asyncio.wait(waiting, timeout=0))[0]
+    for task in [*waiting[:10], *running, *waiting[10:]]:
+        task.cancel()
+    await asyncio.gather(*running, *waiting, return_exceptions=True)
+    with client.budget("running/cancelled").acquire(2, wait=TIMEOUT_S) as both:
+        assert both.units == 2
 
 
 def test_generator_and_function_hold_their_units_while_they_run(client: countless.Client) -> None:

@@ -7,8 +7,8 @@ The fields of the name are arguments of the function. A call beyond the limit ra
 not run.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from contextlib import AbstractContextManager, aclosing, nullcontext
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from functools import partial, wraps
 from inspect import (
     Signature,
@@ -136,11 +136,19 @@ def _limited(function: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
     if isasyncgenfunction(function):
 
         @wraps(function)
-        async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            with await calls.aadmit(args, kwargs):
+        async def stream(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            with await calls.aadmit(args, kwargs), suppress(StopAsyncIteration):
                 async with aclosing(function(*args, **kwargs)) as items:
-                    async for item in items:
-                        yield item
+                    item = await anext(items)
+                    while True:  # as `yield from`, which coroutines do not have
+                        try:
+                            sent = yield item
+                        except GeneratorExit:
+                            raise
+                        except BaseException as thrown:
+                            item = await items.athrow(thrown)
+                        else:
+                            item = await items.asend(sent)
 
         return stream
     if isgeneratorfunction(function):
