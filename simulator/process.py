@@ -16,6 +16,7 @@ from countless.client.durable.family import orphaned_families
 from countless.client.durable.recovery import OrphanDelivery
 from countless.client.durable.state import DurableState
 from countless.client.durable.word_file import StateError
+from countless.client.families.local_family import LocalFamily
 from countless.client.session.loop import ClientLoop, Wakeup
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Transport
@@ -188,8 +189,12 @@ class SimulatedClient(Client):
     def labels(self) -> dict[Label, int]:
         """The counts of its families, by family and label."""
         with self._lock:
-            families = list(self._families.items())
-        return {(str(key), label): n for key, family in families for label, n in family.counts.items()}
+            families = self._families
+        return {(str(key), label): n for key, family in families.items() for label, n in family.counts.items()}
+
+    @property
+    def _families(self) -> dict[Key, LocalFamily]:
+        return {key: local for key, local in self._locals.items() if isinstance(local, LocalFamily)}
 
     @property
     def family_steps(self) -> dict[tuple[str, SiteId], Steps]:

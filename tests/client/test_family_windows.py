@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import RLock
 
@@ -46,7 +47,7 @@ class RecordedWindows:
         )
 
     def _new(self, key: Key) -> LocalFamily:
-        records = None if self.file is None else FamilyRecords(key, RULE, self.file)
+        records = None if self.file is None else partial(FamilyRecords, key, RULE, self.file)
         family = self.families[str(key)] = LocalFamily(key, RULE, 100, self.lock, _ignore, records)
         return family
 

@@ -451,7 +451,7 @@ class Client(LocalState):
             self._loop.stop()
             unsent = any(counter.count for counter in self._local_counters.values())
             unsent = unsent or not all(budget.settled for budget in self._budgets.values())
-            unsent = unsent or any(family.active for family in self._families.values())
+            unsent = unsent or any(local.active for local in self._locals.values())
             delivered = self._loop.delivered or not unsent
         recovered = self._durable is None or self._durable.close(delivered, deadline - monotonic())
         if not delivered:

@@ -10,17 +10,16 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Condition, Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.counter import CounterMember
-from countless.client.kinds.family import FamilyMember
-from countless.client.kinds.member import AnyMember
+from countless.client.kinds.member import AnyMember, LocalObject
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalCounterWindows, LocalFamilyWindows, spread_of
+from countless.client.local_windows import LocalCounterWindows, LocalFamilyWindows, LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin, new_incarnation
 from countless.client.surroundings import ClientSurroundings
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("countless")
 
+L = TypeVar("L", bound=LocalObject)
+W = TypeVar("W", bound=LocalWindows[Any])
 _DISABLED_TRIGGER = EveryNth(1 << 62)  # a client that is switched off never reports
 
 
@@ -68,8 +69,8 @@ class LocalState:
         self._clock, self._wall_clock = surroundings.clock, surroundings.wall_clock
         self._lock = forks.ClientLock()
         self._local_counters: dict[Key, LocalCounter] = {}  # and windows
-        self._windows: dict[Key, LocalCounterWindows | LocalFamilyWindows] = {}  # by the key of all windows together
-        self._families: dict[Key, LocalFamily] = {}  # and distributions; and windows of both
+        self._windows: dict[Key, LocalWindows[Any]] = {}  # by the key of all windows together
+        self._locals: dict[Key, LocalObject] = {}  # of the other kinds that are counted, and their windows
         self._members: dict[Key, AnyMember] = {}  # of these, as sessions need them
         self._budgets: WeakValueDictionary[str, BudgetPart] = WeakValueDictionary()  # sessions keep the active ones
         self._expired_holds = 0
@@ -152,22 +153,32 @@ class LocalState:
                     windows.close()
             return windows
 
+    def _add_local(self, local: L) -> L:
+        self._locals[local.key] = local
+        self._add_member(local.member())
+        if self._closing:
+            local.close()
+        return local
+
+    def _add_windows(self, windows: W) -> W:
+        self._windows[windows.key] = windows
+        self._loop.add_windows(windows)
+        if self._closing:
+            windows.close()
+        return windows
+
     def _windows_key(self, kind: str, name: str, calendar: Calendar) -> Key:
         key = Key(kind, name, calendar_text(calendar), ALL)
         validate_name(str(key.window(calendar.period_at(self._wall_clock()))))
         return key
 
     def _local_family(self, key: Key, rule: FamilyRule, cap: int) -> LocalFamily:
-        records = None if self._durable is None else self._durable.family(key, rule)
-        family = self._families[key] = LocalFamily(key, rule, cap, self._lock, self._deliver, records)
-        self._add_member(FamilyMember(family))
-        if self._closing:
-            family.close()
-        return family
+        records = None if self._durable is None else partial(self._durable.family, key, rule)
+        return self._add_local(LocalFamily(key, rule, cap, self._lock, self._deliver, records))
 
     def _local_family_windows(self, name: str, rule: FamilyRule, cap: int, calendar: Calendar) -> LocalFamilyWindows:
         key = self._windows_key(FAMILY, name, calendar)
-        windows = self._windows[key] = LocalFamilyWindows(
+        windows = LocalFamilyWindows(
             key=key,
             rule=rule,
             cap=cap,
@@ -175,12 +186,9 @@ class LocalState:
             lock=self._lock,
             clock=self._wall_clock,
             new=partial(self._local_family, rule=rule, cap=cap),
-            remove=self._remove_family,
+            remove=self._remove_local,
         )
-        self._loop.add_windows(windows)
-        if self._closing:
-            windows.close()
-        return windows
+        return self._add_windows(windows)
 
     def _budget_part(self, name: str) -> BudgetPart:
         part = self._budgets.get(name)
@@ -211,9 +219,9 @@ class LocalState:
         if self._durable is not None:
             self._durable.remove_counter(key)
 
-    def _remove_family(self, key: Key) -> None:
+    def _remove_local(self, key: Key) -> None:
         del self._members[key]
-        self._families.pop(key).forget()
+        self._locals.pop(key).forget()
 
     # Delivery
 
@@ -286,8 +294,8 @@ class LocalState:
                 counter.close()
         for budget in self._budgets.values():
             budget.end()
-        for family in self._families.values():
-            family.close()
+        for local in self._locals.values():
+            local.close()
         if self._thread is not None:
             self._loop.leave()
 
@@ -314,14 +322,14 @@ class LocalState:
                 windows.reset(spread_of(self._site_id, windows.key.name))
             for budget in self._budgets.values():
                 budget.after_fork(self._site_id)
-            for key in [key for key in self._families if key.is_window]:
-                self._families.pop(key).close()
-            for key, family in self._families.items():
-                family.after_fork(None if self._durable is None else self._durable.family(key, family.rule))
+            for key in [key for key in self._locals if key.is_window]:
+                self._locals.pop(key).close()
+            for local in self._locals.values():
+                local.after_fork()
             for key, counter in self._local_counters.items():
                 self._add_member(CounterMember(key, counter))
-            for family in self._families.values():
-                self._add_member(FamilyMember(family))
+            for local in self._locals.values():
+                self._add_member(local.member())
         else:
             for counter in self._local_counters.values():
                 counter.give_up()

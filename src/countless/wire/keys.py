@@ -20,6 +20,7 @@ from countless.errors import InvalidParameter, ProtocolError
 COUNTER = "counter"
 FAMILY = "family"  # or a distribution
 BUDGET = "budget"
+COUNTED = (COUNTER, FAMILY)  # what sites count, perhaps in windows; in the order in which a client sends
 ALL = -1  # as a period: all windows together
 
 MAX_NAME_CHARS = 500  # a counter with its labels

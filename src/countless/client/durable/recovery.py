@@ -13,17 +13,17 @@ then the rest of its limit is free again; after the acknowledgement the record i
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from threading import Event, RLock, Thread
 
 from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile
-from countless.client.durable.family import orphaned_families
+from countless.client.durable.family import FamilyRecords, orphaned_families
 from countless.client.durable.record import CounterRecord
 from countless.client.durable.word_file import StateError
 from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.counter import CounterMember
-from countless.client.kinds.family import FamilyMember
 from countless.client.kinds.member import AnyMember
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin
@@ -226,14 +226,18 @@ def _members_in(file: CountFile) -> list[AnyMember]:
             cap=LABEL_CAP,
             lock=RLock(),
             deliver=_ignore_messages,
-            records=each,
+            new_records=partial(_same, each),
             counts=each.counts,
             total=each.total,
         )
         for each in orphaned_families(file)
     ]
     counters = [CounterMember(key, OrphanedCounter(key, record)) for key, record in file.records(Key).items()]
-    return [*counters, *map(FamilyMember, families)]
+    return [*counters, *(family.member() for family in families)]
+
+
+def _same(records: FamilyRecords) -> FamilyRecords:
+    return records
 
 
 def _ignore_messages(key: Key, messages: tuple[FamilyMessage, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from threading import RLock
 from typing import Protocol
 
+from countless.client.kinds.family import FamilyMember
 from countless.client.reentrant import Reentrant
 from countless.core.family.messages import OVERFLOW, DownMessage, Totals, UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
@@ -45,7 +46,7 @@ class LocalFamily:
         cap: int,
         lock: RLock,
         deliver: Deliver,
-        records: Records | None = None,
+        new_records: Callable[[], Records] | None = None,
         counts: Mapping[str, int] | None = None,
         total: int = 0,
     ) -> None:
@@ -57,7 +58,8 @@ class LocalFamily:
         self.open = True
         self._lock = lock
         self._deliver = deliver
-        self._records = records
+        self._new_records = new_records
+        self._records = None if new_records is None else new_records()
         self._site = rule.site(str(key), cap, counts, total)
         self._earlier: Tally[str] = Tally()  # counts that earlier incarnations of this process have delivered
         self._earlier_total = 0
@@ -126,7 +128,6 @@ class LocalFamily:
 
     @property
     def active(self) -> bool:
-        """True if there is anything to report, or was."""
         return self._site.active
 
     def resume(self) -> tuple[Totals, tuple[UpMessage, ...]]:
@@ -159,9 +160,12 @@ class LocalFamily:
         if self.rule.kind == LABELS:
             self._most = self._site.cap = min(cap, self.cap)
 
-    def after_fork(self, records: Records | None) -> None:
-        """In a child, which has counted nothing. The thread that was in here belongs to the parent."""
-        self._changes, self._records = Reentrant(), records
+    def member(self) -> FamilyMember:
+        return FamilyMember(self)
+
+    def after_fork(self) -> None:
+        self._changes = Reentrant()
+        self._records = None if self._new_records is None else self._new_records()
         self._waiting.clear()
         self._earlier.clear()
         self._earlier_total = 0
@@ -169,11 +173,9 @@ class LocalFamily:
         self._site = self.rule.site(str(self.key), self.cap)
 
     def close(self) -> None:
-        """A later `add` raises."""
         self.open = False
 
     def forget(self) -> None:
-        """It is closed, and everything is delivered."""
         if self._records is not None:
             self._records.free()
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from countless.core.messages import SiteId
 from countless.wire.frames import DownItem, UpItem
@@ -80,6 +80,29 @@ class Member(ABC, Generic[K]):
 
 
 AnyMember = Member[Any]
+
+
+class LocalObject(Protocol):
+    """What this process counts under one name, or in one window of it. Everything is called with the lock held."""
+
+    @property
+    def key(self) -> Key: ...
+
+    @property
+    def active(self) -> bool:
+        """There is anything to report, or was."""
+
+    def member(self) -> AnyMember:
+        """It, as the sessions of one incarnation see it."""
+
+    def after_fork(self) -> None:
+        """In a child, which has counted nothing. The thread that was in here belongs to the parent."""
+
+    def close(self) -> None:
+        """A later `add` raises, or goes to another window."""
+
+    def forget(self) -> None:
+        """It is closed, and everything is delivered."""
 
 
 def _ignore(key: Key) -> None:

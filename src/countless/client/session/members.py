@@ -1,4 +1,4 @@
-"""The counters, or the families, of one session: joined on the present stream, due, rejected, or gone.
+"""The counters, or all of another kind, of one session: joined on the present stream, due, rejected, or gone.
 
 A window that is finished leaves while the session continues, in the order of windows, and is forgotten then. All others
 leave together when the client is closed.
@@ -16,7 +16,7 @@ from countless.client.session.windows import SessionWindows
 from countless.core.messages import SiteId
 from countless.wire.families import KnownFamily
 from countless.wire.frames import DownItem, UpItem
-from countless.wire.keys import ALL, COUNTER, FAMILY, Key, key_of
+from countless.wire.keys import ALL, COUNTED, COUNTER, FAMILY, Key, key_of
 
 log = logging.getLogger("countless")
 
@@ -63,7 +63,7 @@ class Known:
 
 def known_of(counts: Mapping[str, int], families: Mapping[str, KnownFamily]) -> Known:
     """From the texts of frames. The number that comes with the text of all windows together is the first window that
-    has not left. Frames don't say whether of a counter or of a family, and no two of them have one name.
+    has not left. Frames don't say whether of which kind it is, and no two of them have one name.
 
     >>> known = known_of({"hits": 7, "hits@hour": 5}, {})
     >>> known.members[Key(COUNTER, "hits")], known.has_left(Key(COUNTER, "hits", "hour", 4))
@@ -74,7 +74,7 @@ def known_of(counts: Mapping[str, int], families: Mapping[str, KnownFamily]) -> 
     return Known(
         {key: count for key, count in keys.items() if key.period != ALL}
         | {key_of(FAMILY, text): known for text, known in families.items()},
-        {Key(kind, *which, ALL): period for which, period in left.items() for kind in (COUNTER, FAMILY)},
+        {Key(kind, *which, ALL): period for which, period in left.items() for kind in COUNTED},
     )
 
 

@@ -48,7 +48,7 @@ from countless.wire.incarnations import (
     second_of,
     successor_of,
 )
-from countless.wire.keys import COUNTER, FAMILY
+from countless.wire.keys import COUNTED
 
 log = logging.getLogger("countless")
 
@@ -109,9 +109,7 @@ class SiteSession:
         self.undeliverable = False  # no attempt can succeed: counts that another process has left may be known already
         self.connected = False  # the coordinator has answered on the present stream
         self.contact = Contact()
-        self._counters = SessionMembers(COUNTER, lock, self._has_work_now, surroundings.clock)
-        self._families = SessionMembers(FAMILY, lock, self._has_work_now, surroundings.clock)
-        self._members = {COUNTER: self._counters, FAMILY: self._families}  # by kind
+        self._members = {kind: SessionMembers(kind, lock, self._has_work_now, surroundings.clock) for kind in COUNTED}
         self._budgets = SessionBudgets(lock)
         self._lock = lock
         self._notify = notify
@@ -275,10 +273,10 @@ class SiteSession:
 
     def _initial_items(self) -> list[UpItem]:
         items: list[UpItem] = [Inherited()] if self._origin is Origin.INHERITED else []
-        items += self._counters.initial_items()
+        for members in self._members.values():
+            items += members.initial_items()
         with self._lock:
-            items += self._budgets.resend()
-        return [*items, *self._families.initial_items()]
+            return [*items, *self._budgets.resend()]
 
     def _drain(self, force_sync: bool = False) -> list[UpItem]:
         """Take all that is due, with a Sync if an acknowledgement was requested since the last one.
@@ -289,9 +287,11 @@ class SiteSession:
             self._wakeup_pending = False
             now, budget_items = self._clock(), self._budgets.drain()
             force_sync = force_sync or (bool(budget_items) and now >= self.contact.due)
-            items: list[UpItem] = [*self._counters.drain(), *budget_items, *self._families.drain()]
+            items: list[UpItem] = [item for members in self._members.values() for item in members.drain()]
+            items += budget_items
             if self._leaving:
-                items += [*self._counters.leave_items(), *self._budgets.hand_ins(), *self._families.leave_items()]
+                items += [item for members in self._members.values() for item in members.leave_items()]
+                items += self._budgets.hand_ins()
                 self._check_all_left()
             if force_sync or self._ack_requested > self._ack_sent:
                 self._ack_sent = self._ack_requested

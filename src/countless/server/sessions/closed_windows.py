@@ -2,7 +2,10 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+Fold = Callable[[Iterable[Any]], Any]  # the total of several windows together, from theirs; of none it is 0
 
 
 class ClosedWindows:
@@ -17,16 +20,21 @@ class ClosedWindows:
     ([5, 6], [7])
     """
 
-    __slots__ = ("_periods", "_totals", "total")
+    __slots__ = ("_fold", "_periods", "_totals", "total")
+    total: int
 
-    def __init__(self, windows: Iterable[tuple[int, int]] = ()) -> None:
-        """Periods with their totals, oldest first."""
+    def __init__(self, windows: Iterable[tuple[int, int]] = (), fold: Fold = sum) -> None:
+        """Periods with their totals, oldest first. `fold` says what they are together."""
         rows = list(windows)
+        self._fold = fold
         self._set(array("q", [period for period, _ in rows]), [total for _, total in rows])
 
     def _set(self, periods: "array[int]", totals: list[int]) -> "ClosedWindows":
-        self._periods, self._totals, self.total = periods, totals, sum(totals)
+        self._periods, self._totals, self.total = periods, totals, self._fold(totals)
         return self
+
+    def _with(self, periods: "array[int]", totals: list[int]) -> "ClosedWindows":
+        return ClosedWindows(fold=self._fold)._set(periods, totals)
 
     def __len__(self) -> int:
         return len(self._periods)
@@ -51,8 +59,9 @@ class ClosedWindows:
         return self._totals[index] if found else None
 
     def total_between(self, first: int, last: int) -> int:
-        """The sum over the periods from `first` to `last`."""
-        return sum(self._totals[bisect_left(self._periods, first) : bisect_left(self._periods, last + 1)])
+        """That of the periods from `first` to `last`."""
+        total: int = self._fold(self._totals[bisect_left(self._periods, first) : bisect_left(self._periods, last + 1)])
+        return total
 
     def between(self, first: int, last: int) -> Iterator[int]:
         """The periods from `first` to `last`, oldest first."""
@@ -70,16 +79,14 @@ class ClosedWindows:
     def added(self, period: int, total: int) -> "ClosedWindows":
         """With this window, which was not among them."""
         at = bisect_left(self._periods, period)
-        return ClosedWindows()._set(
+        return self._with(
             self._periods[:at] + array("q", [period]) + self._periods[at:],
             [*self._totals[:at], total, *self._totals[at:]],
         )
 
     def without(self, period: int) -> "ClosedWindows":
         at = bisect_left(self._periods, period)
-        return ClosedWindows()._set(
-            self._periods[:at] + self._periods[at + 1 :], self._totals[:at] + self._totals[at + 1 :]
-        )
+        return self._with(self._periods[:at] + self._periods[at + 1 :], self._totals[:at] + self._totals[at + 1 :])
 
     def without_oldest(self, number: int) -> "ClosedWindows":
-        return ClosedWindows()._set(self._periods[number:], self._totals[number:])
+        return self._with(self._periods[number:], self._totals[number:])

@@ -29,7 +29,7 @@ from countless.core.messages import SiteId
 from countless.core.periods.spans import SpanCount, count_of_span
 from countless.core.periods.window import TotalAnswer, Window, WindowRule
 from countless.errors import InvalidParameter
-from countless.server.sessions.closed_windows import ClosedWindows
+from countless.server.sessions.closed_windows import ClosedWindows, Fold
 from countless.server.sessions.lost_sites import Loss, LostSites
 from countless.server.sessions.published_windows import PublishedWindows
 from countless.server.sessions.readable import MessageCount, SpanReader, WindowReader
@@ -65,8 +65,10 @@ T = TypeVar("T", bound=Counted[Any])
 
 class Periodic(Watched, Generic[T, S]):
     """The owner opens, closes and drops windows. Readers see what was published last. A kind says how one window is
-    tracked, and what is left of it.
+    tracked, what is left of it, and with `fold` what several are together: a total is the sum of their totals.
     """
+
+    fold: Fold = staticmethod(sum)
 
     def __init__(self, key: Key, spec: S, around: Surroundings) -> None:
         super().__init__(around)
@@ -75,7 +77,7 @@ class Periodic(Watched, Generic[T, S]):
         self.spec = spec
         self.calendar = parse_calendar(key.calendar)
         self.open: dict[int, T] = {}  # by period
-        self.closed = ClosedWindows()
+        self.closed = ClosedWindows(fold=self.fold)
         self.losses = LostSites()
         self.first, self.before, self._largest = PeriodicFields()
         self.sweep_at = -inf  # by our clock: when its kind has to look at it
@@ -101,7 +103,7 @@ class Periodic(Watched, Generic[T, S]):
             else:
                 closed.append((key.period, fields.total))
                 self._load_closed(key, own)
-        self.closed, self.losses = ClosedWindows(closed), LostSites(losses)
+        self.closed, self.losses = ClosedWindows(closed, self.fold), LostSites(losses)
         self.traffic.counted_before = self.known_total
         self._show(self._snapshot())
 
@@ -257,7 +259,8 @@ class Periodic(Watched, Generic[T, S]):
     @property
     def known_total(self) -> int:
         """The sum of all counts received: never more than the true total."""
-        return self.before + self.closed.total + sum(each.known_total for each in self.open.values())
+        total: int = self.fold([self.before, self.closed.total, *(each.known_total for each in self.open.values())])
+        return total
 
     # Windows
 
@@ -311,7 +314,7 @@ class Periodic(Watched, Generic[T, S]):
         if is_kept:
             self.closed = self.closed.added(period, tracker.known_total)
         else:
-            self.before += tracker.known_total
+            self.before = self.fold([self.before, tracker.known_total])
         self._closed_window(tracker)
         if not is_kept:
             self._dropped_window(period)
@@ -324,9 +327,8 @@ class Periodic(Watched, Generic[T, S]):
         dropped = list(islice(self.closed, surplus))
         if not dropped:
             return
-        remaining = self.closed.without_oldest(surplus)
-        self.before += self.closed.total - remaining.total
-        self.closed = remaining
+        self.before = self.fold([self.before, self.closed.total_between(dropped[0], dropped[-1])])
+        self.closed = self.closed.without_oldest(surplus)
         self.first = min(each for each in (*self.closed, *self.open) if each > dropped[-1])
         for period in dropped:
             self._dropped_window(period)
@@ -397,7 +399,7 @@ class Periodic(Watched, Generic[T, S]):
     def _snapshot(self) -> PublishedWindows:
         answers = {period: self.open[period].taken for period in sorted(self.open)}
         # What each open window saves as its largest estimate, so that a restart finds the same sum.
-        largest = self.before + self.closed.total + sum([each.largest for each in self.open.values()])
+        largest = self.fold([self.before, self.closed.total, *[each.largest for each in self.open.values()]])
         if largest > self._largest:
             self._largest = largest
         return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)
