@@ -83,7 +83,7 @@ AnyMember = Member[Any]
 
 
 class LocalObject(Protocol):
-    """What this process counts under one name, or in one window of it. Everything is called with the lock held."""
+    """One name that this process counts, or one window of it. Everything is called with the lock held."""
 
     @property
     def key(self) -> Key: ...
