@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test tests soak chaos seeds demo bench race docs docs-serve reference dist lock lint fast clean
+.PHONY: setup check test tests soak chaos seeds demo bench race docs docs-serve reference dist lock lint fast integrations clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -108,6 +108,17 @@ lock:
 	$(LOCK) --extra server --extra nats --constraint requirements/dev.txt -o requirements/server.txt
 	$(LOCK) --extra docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) --resolution lowest-direct -o requirements/oldest.txt
+	$(LOCK) --group integrations -o requirements/integrations.txt
+
+# Adapters with their real libraries. These are large and need other versions than ours, so they have a lock file and an
+# environment; a coordinator of .venv serves them.
+.venv/integrations/ready: requirements/integrations.txt | $(BIN)/python
+	$(PYTHON) -m venv .venv/integrations
+	.venv/integrations/bin/python -m pip install --quiet --require-hashes -r requirements/integrations.txt
+	touch $@
+
+integrations: setup .venv/integrations/ready
+	INTEGRATIONS_PYTHON=$(CURDIR)/.venv/integrations/bin/python $(BIN)/python -m pytest -q tests/real_libraries
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

@@ -1,6 +1,7 @@
 """Options and fixtures of the whole suite."""
 
 import gc
+import os
 import signal
 import socket
 
@@ -10,10 +11,15 @@ from hypothesis import HealthCheck, settings
 import countless_lab
 
 pytest_plugins = ["support.hang"]
+LARGE = ("langchain", "litellm/logger", "litellm/proxy", "litellm/sdk", "llama_index", "pydantic_ai")
 collect_ignore_glob = [
     "src/countless/integrations/django.py",
     "src/countless/integrations/rest_framework.py",
 ]  # need settings
+# They need large libraries: `make integrations`
+collect_ignore_glob += [*(f"src/countless/integrations/{name}.py" for name in LARGE), "tests/real_libraries/programs/*"]
+if "INTEGRATIONS_PYTHON" not in os.environ:
+    collect_ignore_glob.append("tests/real_libraries/test_*")
 
 # The same examples on every machine and in every run: a failure can always be repeated.
 settings.register_profile(

@@ -171,7 +171,7 @@ def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     lines = (
         here("docs/guides/limit-spending.md")
         + here("docs/guides/limit-functions.md")
-        + here("docs/guides/limit-functions.md")
+        + here("docs/guides/llm-calls.md")
         + here("docs/guides/web-frameworks.md")
         + here("docs/start/limit-requests.md")
     )

@@ -27,12 +27,18 @@ class Reply(NamedTuple):
 class UvicornApp:
     """`uvicorn module:app` on a port of loopback that the system chooses; `folder` has the module."""
 
+    python = sys.executable
+
+    def command(self, app: str, folder: Path) -> list[str]:
+        return [self.python, "-m", "uvicorn", app, "--port", "0", "--app-dir", str(folder)]
+
     def __init__(self, app: str, folder: Path, log: Path, **variables: str) -> None:
-        command = [sys.executable, "-m", "uvicorn", app, "--port", "0", "--app-dir", str(folder)]
         self.folder = folder
         self._log = log
         with log.open("w") as output:
-            self.process = subprocess.Popen(command, env=environment(**variables), stdout=output, stderr=output)
+            self.process = subprocess.Popen(
+                self.command(app, folder), env=environment(**variables), stdout=output, stderr=output
+            )
         try:
             found = until(self._find_address, f"uvicorn {app} listens")
         except AssertionError:
