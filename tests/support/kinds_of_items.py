@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from countless.core.family.rule import LABELS
 from countless.core.messages import Report
+from countless.server.sessions.closed_windows import Fold
 from countless.wire.families import (
     FamilyJoin,
     FamilyLabels,
@@ -30,9 +31,12 @@ from support.site_server import SiteServerHarness
 
 
 class Items(Protocol):
-    """`text` is the name in frames. Totals are those of one site."""
+    """`text` is the name in frames. Totals are those of one site; `fold` says what several sites, or windows, have
+    together.
+    """
 
     kind: str
+    fold: Fold
     left: type
     rejected: type
     reset: type
@@ -52,6 +56,7 @@ class Items(Protocol):
 
 class CounterItems:
     kind = COUNTER
+    fold: Fold = staticmethod(sum)
     left: type = LeaveAck
     rejected: type = CounterRejected
     reset: type = Rejoin
@@ -79,6 +84,7 @@ class CounterItems:
 
 class FamilyItems:
     kind = FAMILY
+    fold: Fold = staticmethod(sum)
     left: type = FamilyLeaveAck
     rejected: type = FamilyRejected
     reset: type = FamilyReset

@@ -48,6 +48,10 @@ class SiteServerHarness:
         await self.server.flush()
         return list(connection.received)
 
+    def tracker(self, text: str) -> Any:
+        """Where sites are counted that use this name in frames."""
+        return next(kind.trackers[text] for kind in self.server._counted if text in kind.trackers)
+
     async def advance(self, seconds: float) -> None:
         self.time += seconds
         self.server.tick()

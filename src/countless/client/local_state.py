@@ -28,7 +28,6 @@ from countless.client.transport.endpoint import Endpoint, find_token
 from countless.client.transport.websocket import WebSocketTransport
 from countless.core.budget.messages import Ask
 from countless.core.calendar import Calendar
-from countless.core.family.messages import UpMessage as FamilyMessage
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
@@ -228,7 +227,7 @@ class LocalState:
     def _deliver_of_site(self, key: Key, site: Site, messages: tuple[UpMessage, ...]) -> None:
         self._deliver(key, messages)
 
-    def _deliver(self, key: Key, messages: Sequence[UpMessage | FamilyMessage]) -> None:
+    def _deliver(self, key: Key, messages: Sequence[Any]) -> None:
         if self._disabled:
             return
         self._need_thread()

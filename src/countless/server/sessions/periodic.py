@@ -171,7 +171,7 @@ class Periodic(Watched, Generic[T, S]):
         return [] if tracker is None else [site_id._replace(part="") for site_id in tracker.members]
 
     @property
-    def spans(self) -> SpanReader:
+    def spans(self) -> SpanReader | None:
         return self
 
     @property
