@@ -164,7 +164,7 @@ class Calls:
         if unknown := sorted(measure for measure in call.parts if measure in used and measure not in known):
             self._log.log(
                 logging.WARNING, "usage missing, all that was reserved counts as spent: model=%s missing=%s",
-                call.model, ",".join(unknown),
+                call.model, " and ".join(unknown),
             )  # fmt: skip
         for measure, units in self._end(identity, known).items():
             await self._charge(call, measure, units)
