@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +24,7 @@ from countless.integrations import fastapi as for_fastapi
 from countless.integrations import flask as for_flask
 from countless.wsgi import LimitRequests as LimitWsgiRequests
 from countless.wsgi import header_key as wsgi_key
-from support.service import TIMEOUT_S, Server, environment
+from support.service import TIMEOUT_S, Server, environment, until
 from support.uwsgi import Uwsgi
 
 pytestmark = pytest.mark.slow
@@ -468,20 +469,27 @@ from fastapi import FastAPI
 app = FastAPI()
 
 @app.get("/")
-@countless.limited("keys/uvicorn", wait=90)
+@countless.limited("teams/uvicorn", hold=True, wait=90)
 def hello(): ...
 """
 
 
-def test_uvicorn_that_is_stopped_hands_in_what_it_was_granted(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_uvicorn_that_is_stopped_hands_in_what_it_was_granted(server: Server, tmp_path: Path, workers: str) -> None:
     """Its client is made in a request, when uvicorn handles SIGTERM itself; at the end it raises the signal again."""
     (tmp_path / "web.py").write_text(UVICORN)
-    command = [sys.executable, "-m", "uvicorn", "--port", "0", "web:app"]
+    command = [sys.executable, "-m", "uvicorn", "--port", "0", "--workers", workers, "web:app"]
     variables = environment(COUNTLESS_URL=server.url, COUNTLESS_SITE="uvicorn")
     web = subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True)
     assert web.stderr is not None
     port = next(int(line.split(":")[-1].split()[0]) for line in web.stderr if "running on" in line)
-    assert statuses(port, requests=1) == [200]
+
+    def is_answered() -> bool:
+        with suppress(ConnectionRefusedError):  # it says where it runs before it listens
+            return statuses(port, requests=1) == [200]
+        return False
+
+    until(is_answered, "an answer")
     assert "uvicorn" in {site["site"] for site in server.sites()}
     web.terminate()
     web.communicate(timeout=TIMEOUT_S)

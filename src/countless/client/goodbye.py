@@ -3,12 +3,16 @@
 Python runs no `atexit` functions when a signal ends the process, so without this the coordinator would wait for a
 process that is gone. We install a handler only where the system's default action would end the process, and never
 replace one. A program that installs its own later replaces ours; it should exit normally, or call `Client.close`.
+
+uvicorn handles SIGTERM while it serves. At the end it restores what was there before it loaded the application, and
+raises the signal again, which ends a worker (`--workers 2`) at once. So we close the clients when it has shut down.
 """
 
 import os
 import signal
 from threading import Timer, current_thread, main_thread
 from types import FrameType
+from typing import Any
 
 from countless.client import forks
 
@@ -18,10 +22,25 @@ MAX_RETRIES = 500  # a call of ours holds its lock for some microseconds, so one
 
 def install() -> bool:
     """True if our handler is in place now. Only the main thread can install one."""
+    _close_after_uvicorn(getattr(signal.getsignal(signal.SIGTERM), "__self__", None))
     if current_thread() is not main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return False
     signal.signal(signal.SIGTERM, SigtermHandler())
     return True
+
+
+def _close_after_uvicorn(server: Any) -> None:
+    if type(server).__module__ != "uvicorn.server" or getattr(server.shutdown, "__module__", "") == __name__:
+        return
+    shut_down = server.shutdown
+
+    async def shut_down_and_close(*args: Any, **kwargs: Any) -> None:
+        try:
+            await shut_down(*args, **kwargs)
+        finally:
+            forks.close_all()
+
+    server.shutdown = shut_down_and_close
 
 
 class SigtermHandler:
