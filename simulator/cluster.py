@@ -16,7 +16,7 @@ from countless.server.cluster.forwarding import ForwardedAuth, OwnerUnreachable
 from countless.server.cluster.log_store import LogStore
 from countless.server.cluster.member import ClusterMember
 from countless.server.cluster.router import POLL, answer_in, answers_after, poll
-from countless.server.cluster.shard import Surroundings
+from countless.server.cluster.shard import ShardSurroundings
 from countless.server.http.answers.published import server_sent_events
 from countless.server.http.api.openapi import routes_of
 from countless.server.settings import Settings
@@ -60,7 +60,7 @@ class MemberProcess:
         self.leaving = False
         self._true_clock = conditions.true_clock
         self._loop = asyncio.get_running_loop()
-        self._surroundings = Surroundings(
+        self._surroundings = ShardSurroundings(
             self._loop.time,
             self._wall_clock,
             conditions.new_name,

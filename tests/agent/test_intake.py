@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import countless
 from countless.agent.intake import Intake
 from countless.agent.rules import WindowRules
-from countless.agent.statsd import Reason
+from countless.agent.statsd import Fault
 from countless.client.client import Client
 from countless.client.counter import LABEL_CAP
 from countless.client.surroundings import REAL
@@ -67,7 +67,7 @@ def test_datagrams_with_many_lines_are_counted() -> None:
     intake.datagrams([b"jobs:1|c\njobs:1|c\n\njobs:2|c\r\n", b"jobs:1|c", b"", b"other:5|c|#a:b\nlevel:1|g"])
     assert (counted(client, "web.jobs"), counted(client, "web.other", a="b")) == (5, 5)
     assert intake.lines == 6
-    assert intake.dropped[Reason.NOT_A_COUNTER] == 1
+    assert intake.dropped[Fault.NOT_A_COUNTER] == 1
 
 
 @given(st.lists(st.binary(max_size=80) | st.just(b"x:1|c\nx:2|c|@0.7|#self:1"), max_size=8))
@@ -95,13 +95,13 @@ def test_full_agent_counts_labels_in_overflow_series_and_drops_new_counters() ->
     intake.datagrams([b"a:1|c|#k:1\na:4|c|#k:3\na:5|c|#k:4|@0.5\nb:1|c|#k:1\na:1|c\nc:1|c\nc:1|c\nd:1|c|#k:1"])
     assert (counted(client, "a", k="1"), counted(client, "a", overflow="true"), counted(client, "a")) == (2, 14, 1)
     assert counted(client, "b", overflow="true") == 1
-    assert (intake.overflowed, intake.dropped[Reason.TOO_MANY]) == (3, 3)
+    assert (intake.overflowed, intake.dropped[Fault.TOO_MANY]) == (3, 3)
 
 
 def test_names_too_long_are_dropped_and_not_kept() -> None:
     client, intake = new_intake()
     intake.datagrams([b"x" * 501 + b":1|c", b"y:1|c|#k:" + b"v" * 500])
-    assert (intake.dropped[Reason.NAME], intake.series) == (2, 0)
+    assert (intake.dropped[Fault.NAME], intake.series) == (2, 0)
     assert "0 counters" in repr(client)
 
 
@@ -113,7 +113,7 @@ def test_first_dropped_line_of_each_reason_is_logged(caplog: pytest.LogCaptureFi
         "line dropped: reason=malformed",
         "line dropped: reason=negative",
     ]
-    assert intake.dropped[Reason.NEGATIVE] == 3
+    assert intake.dropped[Fault.NEGATIVE] == 3
 
 
 def test_rules_decide_which_counters_have_windows() -> None:
@@ -138,7 +138,7 @@ def test_names_that_leave_no_room_for_a_window_are_dropped() -> None:
     client = Client(Endpoint.parse("http://127.0.0.1:9"), None, "here")
     intake = Intake(client, rules=WindowRules(["*=hour"]))
     intake.datagrams([b"x" * 490 + b":1|c", b"jobs:1|c|#a:" + b"x" * 480])
-    assert (intake.dropped[Reason.NAME], counts_of(client), intake.series) == (2, {}, 0)
-    assert intake.find("jobs@hour", ()) is Reason.NAME
+    assert (intake.dropped[Fault.NAME], counts_of(client), intake.series) == (2, {}, 0)
+    assert intake.find("jobs@hour", ()) is Fault.NAME
     assert "0 counters" in repr(client)
     client.close(0)

@@ -12,7 +12,7 @@ import countless
 from countless.agent import sockets
 from countless.agent.intake import Intake
 from countless.agent.sockets import CannotListen, Receiver
-from countless.agent.statsd import Reason
+from countless.agent.statsd import Fault
 from countless.errors import InvalidParameter
 from countless.unread import UNREAD_TIMEOUT_S
 
@@ -92,7 +92,7 @@ def test_datagram_too_long_is_dropped(intake: Intake, stack: ExitStack, tmp_path
     sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MAX_DATAGRAM_BYTES - 9))
     sender.send(b"jobs:1|c\n" + b"\n" * (sockets.MAX_DATAGRAM_BYTES - 8))
     receiver.drain(intake)
-    assert (intake.lines, intake.dropped[Reason.TOO_LONG]) == (1, 1)
+    assert (intake.lines, intake.dropped[Fault.TOO_LONG]) == (1, 1)
 
 
 def test_stale_unix_socket_is_replaced_and_a_live_one_is_not(stack: ExitStack, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from countless.agent.statsd import MAX_COUNT, SCALE, Labels, Reason, Sample, parse
+from countless.agent.statsd import MAX_COUNT, SCALE, Fault, Labels, StatsdCount, parse
 from countless.wire.keys import is_counter
 
 NO_LABELS: Labels = ()
@@ -48,39 +48,33 @@ NO_LABELS: Labels = ()
     ],
 )
 def test_real_line_is_parsed(line: bytes, name: str, labels: Labels, events: int) -> None:
-    assert parse(line) == Sample(name, labels, events * SCALE)
+    assert parse(line) == StatsdCount(name, labels, events * SCALE)
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        *((line, Reason.NOT_A_COUNTER) for line in (b"gaugor:333|g", b"gaugor:-10|g", b"glork:320|ms|@0.1")),
-        *((line, Reason.NOT_A_COUNTER) for line in (b"uniques:765|s", b"song.length:240|h|@0.5", b"x:4|d", b"x:4|m")),
-        (b"_e{21,36}:An exception occurred|Cannot parse CSV file from 10.0.0.17|t:warning", Reason.NOT_A_COUNTER),
-        (b"_sc|Redis connection|2|#env:dev|m:Redis connection timed out after 10s", Reason.NOT_A_COUNTER),
-        *((line, Reason.MALFORMED) for line in (b"x", b"x:1", b"x|c", b"x:|c", b"x:1|", b"x:1|C", b"x:one|c", b"|||")),
+        *((line, Fault.NOT_A_COUNTER) for line in (b"gaugor:333|g", b"gaugor:-10|g", b"glork:320|ms|@0.1")),
+        *((line, Fault.NOT_A_COUNTER) for line in (b"uniques:765|s", b"song.length:240|h|@0.5", b"x:4|d", b"x:4|m")),
+        (b"_e{21,36}:An exception occurred|Cannot parse CSV file from 10.0.0.17|t:warning", Fault.NOT_A_COUNTER),
+        (b"_sc|Redis connection|2|#env:dev|m:Redis connection timed out after 10s", Fault.NOT_A_COUNTER),
+        *((line, Fault.MALFORMED) for line in (b"x", b"x:1", b"x|c", b"x:|c", b"x:1|", b"x:1|C", b"x:one|c", b"|||")),
+        *((line, Fault.MALFORMED) for line in (b"x:1|c|0.1", b"x:1|c|@0.1|@0.1", b"x:1|c|#a|#b", b"x:1|c|", b"x:1:|c")),
+        *((line, Fault.MALFORMED) for line in (b"x:1e3|c", b"x:nan|c", b"x:0x10|c", b"x:1_0|c", b"x: 1|c", b"x:--1|c")),
+        *((line, Fault.MALFORMED) for line in (b"x:1|c|#a:\xff", b"x:1|c|#a:\x00", b"x:1|c:2|c")),
+        *((line, Fault.NAME) for line in (b":1|c", b"a\x00:1|c", b'a{b="c"}:1|c', b"\xc3:1|c")),
+        *((line, Fault.NAME) for line in (b"a,t=v:1|c", b"a;t=v:1|c", b"a[t=v]:1|c", b"a:1|c|#:v", b'a:1|c|#t":v')),
+        *((line, Fault.NEGATIVE) for line in (b"x:-1|c", b"x:-1.0|c", b"x:3:-1|c")),
+        *((line, Fault.FRACTIONAL) for line in (b"x:0.5|c", b"x:-0.5|c", b"x:1.000000000000000000000001|c")),
+        *((b"x:1|c|@" + rate, Fault.RATE) for rate in (b"0", b"1.1", b"-0.1", b"", b"nan", b"1e-999", b"0.1.1", b"x")),
         *(
-            (line, Reason.MALFORMED)
-            for line in (b"x:1|c|0.1", b"x:1|c|@0.1|@0.1", b"x:1|c|#a|#b", b"x:1|c|", b"x:1:|c")
-        ),
-        *(
-            (line, Reason.MALFORMED)
-            for line in (b"x:1e3|c", b"x:nan|c", b"x:0x10|c", b"x:1_0|c", b"x: 1|c", b"x:--1|c")
-        ),
-        *((line, Reason.MALFORMED) for line in (b"x:1|c|#a:\xff", b"x:1|c|#a:\x00", b"x:1|c:2|c")),
-        *((line, Reason.NAME) for line in (b":1|c", b"a\x00:1|c", b'a{b="c"}:1|c', b"\xc3:1|c")),
-        *((line, Reason.NAME) for line in (b"a,t=v:1|c", b"a;t=v:1|c", b"a[t=v]:1|c", b"a:1|c|#:v", b'a:1|c|#t":v')),
-        *((line, Reason.NEGATIVE) for line in (b"x:-1|c", b"x:-1.0|c", b"x:3:-1|c")),
-        *((line, Reason.FRACTIONAL) for line in (b"x:0.5|c", b"x:-0.5|c", b"x:1.000000000000000000000001|c")),
-        *((b"x:1|c|@" + rate, Reason.RATE) for rate in (b"0", b"1.1", b"-0.1", b"", b"nan", b"1e-999", b"0.1.1", b"x")),
-        *(
-            (line, Reason.TOO_LARGE)
+            (line, Fault.TOO_LARGE)
             for line in (b"x:%d|c" % (MAX_COUNT + 1), b"x:1|c|@1e-30", b"x:" + b"9" * 4000 + b"|c")
         ),
-        (b"x:1|c|#a:" + b"y" * 5000, Reason.TOO_LONG),
+        (b"x:1|c|#a:" + b"y" * 5000, Fault.TOO_LONG),
     ],
 )
-def test_dropped_line_has_a_reason(line: bytes, reason: Reason) -> None:
+def test_dropped_line_has_a_reason(line: bytes, reason: Fault) -> None:
     assert parse(line) is reason
 
 
@@ -97,7 +91,7 @@ def test_generated_line_is_parsed(name: str, values: list[int], rate: object, ta
     line += "" if rate is None else f"|@{rate}"
     line += "|#" + ",".join(f"{key}:{value}" for key, value in tags.items()) if tags else ""
     found = parse(line.encode())
-    assert isinstance(found, Sample)
+    assert isinstance(found, StatsdCount)
     assert (found.name, dict(found.labels)) == (name, tags)
     assert found.labels == tuple(sorted(tags.items()))
     exact = sum(values) / (Fraction(1) if rate is None else Fraction(str(rate)))
@@ -113,9 +107,9 @@ pieces = st.sampled_from(
 @example(b"")
 def test_random_bytes_never_raise(line: bytes) -> None:
     found = parse(line)
-    if isinstance(found, Sample):
+    if isinstance(found, StatsdCount):
         assert is_counter(found.name)
         assert 0 <= found.amount <= MAX_COUNT * SCALE
         assert all(name and name.isprintable() and value.isprintable() for name, value in found.labels)
     else:
-        assert found in Reason
+        assert found in Fault

@@ -3,7 +3,7 @@
 import pytest
 
 import countless
-from countless.agent.statsd import Sample, parse
+from countless.agent.statsd import StatsdCount, parse
 from countless.errors import InvalidParameter
 from support.local_counters import counts_of
 
@@ -29,7 +29,7 @@ def test_name_of_a_label_is_one_that_the_agent_takes(client: countless.Client) -
 @pytest.mark.parametrize("name", ["page views", "größe", "a/b", ".hidden", "-x", "a@b#c"])
 def test_agent_counts_every_name_of_a_program_that_its_lines_can_carry(client: countless.Client, name: str) -> None:
     client.counter(name)
-    assert parse(f"{name}:1|c".encode()) == Sample(name, (), 10**18)
+    assert parse(f"{name}:1|c".encode()) == StatsdCount(name, (), 10**18)
 
 
 @pytest.mark.parametrize("name", ["a:b", "a|b", "a,t=v", "a;t=v", "a[t]", 'a{t="v"}', "a\n"])
@@ -37,7 +37,7 @@ def test_name_that_the_agent_drops_is_refused(client: countless.Client, name: st
     for make in (client.counter, client.distribution):
         with pytest.raises(InvalidParameter, match="printable characters, and none of , : ;"):
             make(name)
-    assert not isinstance(parse(f"{name}:1|c".encode()), Sample)
+    assert not isinstance(parse(f"{name}:1|c".encode()), StatsdCount)
 
 
 def test_labels_of_a_series_are_given_in_one_call(client: countless.Client) -> None:

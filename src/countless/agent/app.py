@@ -18,13 +18,13 @@ from countless.agent.hosts import CheckedHost
 from countless.agent.intake import Intake
 from countless.agent.metrics import exposition
 from countless.agent.parts import Agent
-from countless.agent.statsd import MAX_COUNT, Reason
+from countless.agent.statsd import MAX_COUNT, Fault
 from countless.client.counter import Counter
 from countless.wire.keys import is_label
 
 _PROBLEMS = {
-    Reason.NAME: "must be printable, at most 500 characters with all labels and its window, and not end like @hour",
-    Reason.TOO_MANY: "would be one counter too many for this agent",
+    Fault.NAME: "must be printable, at most 500 characters with all labels and its window, and not end like @hour",
+    Fault.TOO_MANY: "would be one counter too many for this agent",
 }
 
 
@@ -96,7 +96,7 @@ def _series(intake: Intake, each: Add, place: str) -> Counter:
         if not is_label(name):
             raise Refused(f"label {name[:50]!r} must be letters, digits, '_', '.', '/' and '-' - at `{place}.labels`")
     found = intake.find(each.counter, tuple(sorted(each.labels.items())))
-    if isinstance(found, Reason):
+    if isinstance(found, Fault):
         raise Refused(f"counter {each.counter[:50]!r} {_PROBLEMS[found]} - at `{place}.counter`")
     return found
 

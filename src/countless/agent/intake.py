@@ -16,7 +16,7 @@ from collections import Counter as Tally
 from collections.abc import Iterable
 
 from countless.agent.rules import WindowRules
-from countless.agent.statsd import SCALE, Labels, Reason, Sample, parse
+from countless.agent.statsd import SCALE, Fault, Labels, StatsdCount, parse
 from countless.client.client import Client
 from countless.client.counter import Counter
 from countless.core.calendar import calendar_of
@@ -36,7 +36,7 @@ class Intake:
     ) -> None:
         self.lines = 0
         self.overflowed = 0  # lines and adds that were counted in an overflow series
-        self.dropped: Tally[Reason] = Tally(dict.fromkeys(Reason, 0))
+        self.dropped: Tally[Fault] = Tally(dict.fromkeys(Fault, 0))
         self._client = client
         self._prefix = prefix
         self._max_series = max_series
@@ -56,24 +56,24 @@ class Intake:
             if line:
                 self.lines += times
                 found = parse(line)
-                problem = found if isinstance(found, Reason) else self._count(found, times)
+                problem = found if isinstance(found, Fault) else self._count(found, times)
                 if problem:
                     self.drop(problem, line, times)
 
-    def drop(self, reason: Reason, what: bytes, times: int = 1) -> None:
+    def drop(self, reason: Fault, what: bytes, times: int = 1) -> None:
         """Count a dropped line under its reason. The first of each reason is logged."""
-        if not self.dropped[reason] and reason is not Reason.NOT_A_COUNTER:
+        if not self.dropped[reason] and reason is not Fault.NOT_A_COUNTER:
             log.warning("line dropped: reason=%s line=%r (logged once for each reason)", reason, what[:200])
         self.dropped[reason] += times
 
-    def find(self, counter: str, labels: Labels, times: int = 1) -> Counter | Reason:
+    def find(self, counter: str, labels: Labels, times: int = 1) -> Counter | Fault:
         """The counter to add to, or the reason why there is none."""
         known = self._series.get((counter, labels))
         return known if known is not None else self._new(counter, labels, times)
 
-    def _count(self, count: Sample, times: int) -> Reason | None:
+    def _count(self, count: StatsdCount, times: int) -> Fault | None:
         series = self.find(self._prefix + count.name, count.labels, times)
-        if isinstance(series, Reason):
+        if isinstance(series, Fault):
             return series
         whole, rest = divmod(count.amount * times + self._fractions.get(series.name, _HALF), SCALE)
         if whole:
@@ -84,7 +84,7 @@ class Intake:
             self._fractions.pop(series.name, None)
         return None
 
-    def _new(self, counter: str, labels: Labels, times: int) -> Counter | Reason:
+    def _new(self, counter: str, labels: Labels, times: int) -> Counter | Fault:
         wanted = series_name(counter, dict(labels)) if labels else counter
         full, windows = len(self._series) >= self._max_series, self._rules.find(counter)
         try:
@@ -92,12 +92,12 @@ class Intake:
             calendar = "" if windows["per"] is None else calendar_text(calendar_of(**windows))
             validate_name(str(Key(COUNTER, wanted, calendar, _PERIOD)))
             if full and counter not in self._counters:
-                return Reason.TOO_MANY
+                return Fault.TOO_MANY
             series = self._client.counter(counter, **windows)
             if labels:
                 series = series.labels(overflow="true") if full else series.labels(**dict(labels))
         except InvalidParameter:
-            return Reason.NAME
+            return Fault.NAME
         self._counters.add(counter)
         if series.name == wanted:
             self._series[counter, labels] = series

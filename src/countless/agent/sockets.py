@@ -16,7 +16,7 @@ from struct import unpack
 from time import monotonic
 
 from countless.agent.intake import Intake
-from countless.agent.statsd import Reason
+from countless.agent.statsd import Fault
 from countless.errors import CountlessError, InvalidParameter
 from countless.unread import limit_unread
 from countless.wire.nats_url import netloc
@@ -51,7 +51,7 @@ class Receiver:
                 datagram = self.socket.recv(MAX_DATAGRAM_BYTES + 1)
                 self.datagrams += 1
                 if len(datagram) > MAX_DATAGRAM_BYTES:
-                    intake.drop(Reason.TOO_LONG, datagram)
+                    intake.drop(Fault.TOO_LONG, datagram)
                     datagram = b""
                 batch.append(datagram)
                 size += len(datagram)

@@ -1,7 +1,7 @@
 """The parser of StatsD lines: `name:value|c|@rate|#tag:value,tag`.
 
 It reads StatsD's own dialect and DogStatsD's (several values in one line, tags, and sections about the origin). Only
-counters are counted; every other line gets a `Reason`. The parser does not guess: it never rewrites a name, because two
+counters are counted; every other line has a `Fault`. The parser does not guess: it never rewrites a name, because two
 counters might become one, and it rejects a line with an unknown section, because that might be a rate.
 """
 
@@ -24,7 +24,7 @@ _ORIGINS = (b"c:", b"e:", b"T", b"card:")  # container, external data, time, car
 Labels = tuple[tuple[str, str], ...]
 
 
-class Reason(StrEnum):
+class Fault(StrEnum):
     """The reason why something was not counted; the label of a metric."""
 
     NOT_A_COUNTER = "not a counter"  # gauges, timers, histograms, sets, events: nothing is wrong with them
@@ -38,7 +38,7 @@ class Reason(StrEnum):
     TOO_MANY = "too many counters"
 
 
-class Sample(NamedTuple):
+class StatsdCount(NamedTuple):
     """The events of a line; a sampled line may stand for a fraction of an event."""
 
     name: str
@@ -47,38 +47,38 @@ class Sample(NamedTuple):
 
 
 class _Rejected(Exception):
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: Fault) -> None:
         self.reason = reason
 
 
-def parse(line: bytes) -> Sample | Reason:
+def parse(line: bytes) -> StatsdCount | Fault:
     """Parse one line. Never raises, whatever the bytes are.
 
     >>> parse(b"page.views:3|c|@0.1|#country:cl,beta")
-    Sample(name='page.views', labels=(('beta', 'true'), ('country', 'cl')), amount=30000000000000000000)
+    StatsdCount(name='page.views', labels=(('beta', 'true'), ('country', 'cl')), amount=30000000000000000000)
     >>> parse(b"fuel.level:0.5|g")
-    <Reason.NOT_A_COUNTER: 'not a counter'>
+    <Fault.NOT_A_COUNTER: 'not a counter'>
     """
     if len(line) > MAX_LINE_BYTES:
-        return Reason.TOO_LONG
+        return Fault.TOO_LONG
     head, _, sections = line.partition(b"|")
     name, _, values = head.partition(b":")
     if name.startswith(b"_e{") or head == b"_sc":  # DogStatsD's events and service checks
-        return Reason.NOT_A_COUNTER
+        return Fault.NOT_A_COUNTER
     suffix = _parse_suffix(sections)
-    if isinstance(suffix, Reason):
+    if isinstance(suffix, Fault):
         return suffix
     try:
         counter = name.decode()
     except UnicodeDecodeError:
-        return Reason.NAME
+        return Fault.NAME
     if not is_counter(counter):
-        return Reason.NAME
+        return Fault.NAME
     try:
         amount = suffix.weight * (int(values) if values.isdigit() and len(values) < 19 else _sum(values))
     except _Rejected as rejected:
         return rejected.reason
-    return Sample(counter, suffix.labels, amount) if amount <= MAX_COUNT * SCALE else Reason.TOO_LARGE
+    return StatsdCount(counter, suffix.labels, amount) if amount <= MAX_COUNT * SCALE else Fault.TOO_LARGE
 
 
 class _Suffix(NamedTuple):
@@ -87,16 +87,16 @@ class _Suffix(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _parse_suffix(sections: bytes) -> _Suffix | Reason:
+def _parse_suffix(sections: bytes) -> _Suffix | Fault:
     """Everything after the value. It is the same in most lines of a program, so the cache saves most of the work."""
     kind, *rest = sections.split(b"|")
     if kind != b"c":
-        return Reason.NOT_A_COUNTER if kind in _OTHER_KINDS else Reason.MALFORMED
+        return Fault.NOT_A_COUNTER if kind in _OTHER_KINDS else Fault.MALFORMED
     rates = [section[1:] for section in rest if section.startswith(b"@")]
     tags = [section[1:] for section in rest if section.startswith(b"#")]
     known = len(rates) + len(tags) + sum(section.startswith(_ORIGINS) for section in rest)
     if len(rates) > 1 or len(tags) > 1 or known < len(rest):
-        return Reason.MALFORMED
+        return Fault.MALFORMED
     try:
         return _Suffix(_weight(rates[0]) if rates else SCALE, _labels(tags[0]) if tags else ())
     except _Rejected as rejected:
@@ -111,24 +111,24 @@ def _whole(value: bytes) -> int:
     """A count: `3`, or `3.0`, because some languages have only floating-point numbers."""
     found = _VALUE.fullmatch(value)
     if not found:
-        raise _Rejected(Reason.MALFORMED)
+        raise _Rejected(Fault.MALFORMED)
     sign, digits, decimals = found.groups(b"")
     if decimals.strip(b"0"):
-        raise _Rejected(Reason.FRACTIONAL)
+        raise _Rejected(Fault.FRACTIONAL)
     if sign == b"-" and digits != b"0":
-        raise _Rejected(Reason.NEGATIVE)
+        raise _Rejected(Fault.NEGATIVE)
     if len(digits) > 20:
-        raise _Rejected(Reason.TOO_LARGE)
+        raise _Rejected(Fault.TOO_LARGE)
     return int(digits)
 
 
 def _weight(rate: bytes) -> int:
     """The weight of one sampled event, rounded to 1/SCALE."""
     if not _RATE.fullmatch(rate):
-        raise _Rejected(Reason.RATE)
+        raise _Rejected(Fault.RATE)
     exact = Fraction(rate.decode())
     if not 0 < exact <= 1:
-        raise _Rejected(Reason.RATE)
+        raise _Rejected(Fault.RATE)
     return round(SCALE / exact)
 
 
@@ -138,13 +138,13 @@ def _labels(tags: bytes) -> Labels:
     try:
         text = tags.decode()
     except UnicodeDecodeError:
-        raise _Rejected(Reason.MALFORMED) from None
+        raise _Rejected(Fault.MALFORMED) from None
     if not text.isprintable():
-        raise _Rejected(Reason.MALFORMED)
+        raise _Rejected(Fault.MALFORMED)
     for tag in text.split(","):
         if tag:
             name, colon, value = tag.partition(":")
             if not is_label(name):
-                raise _Rejected(Reason.NAME)
+                raise _Rejected(Fault.NAME)
             labels[name] = value if colon else "true"
     return tuple(sorted(labels.items()))

@@ -82,7 +82,7 @@ def plan(
     return _print(Console(), lines, per_day, alpha, eta_of_round, adversary)
 
 
-class Traffic(NamedTuple):
+class Fleet(NamedTuple):
     name: str
     sites: int
     groups: list[Group]
@@ -90,17 +90,17 @@ class Traffic(NamedTuple):
     flushes: dict[str, int]  # messages, by interval
 
 
-def _zipf_traffic(exponent: float, sites: int, events: str | None, rate: float | None) -> Traffic:
+def _zipf_traffic(exponent: float, sites: int, events: str | None, rate: float | None) -> Fleet:
     if not 0 <= exponent <= MAX_ZIPF:
         raise InvalidParameter("zipf", exponent, f"a number from 0 to {MAX_ZIPF}")
     check_request(sites, 0.01, 0.5)
     number, groups, per_second = number_of_events(events or "1e9"), zipf_shares(sites, exponent), rate or 10_000.0
     flushes = {f"{s}s": round(flush_messages(groups, number, per_second, s)) for s in FLUSH_PERIODS_S}
     name = f"Zipf {exponent:g}, {per_second:,g} events/s{'' if rate else ' assumed'}"
-    return Traffic(name, sites, groups, number, flushes)
+    return Fleet(name, sites, groups, number, flushes)
 
 
-def print_traffic(traffic: Traffic, lines: dict[str, Candidate], alpha: float, adversary: str, as_json: bool) -> None:
+def print_traffic(traffic: Fleet, lines: dict[str, Candidate], alpha: float, adversary: str, as_json: bool) -> None:
     plans = {name: cast(DeterministicPlan | RoundPlan, line.plan) for name, line in lines.items()}
     until = {name: messages_until(plan, traffic.groups, traffic.events) for name, plan in plans.items()}
     if as_json:

@@ -7,7 +7,7 @@ randomness, no round and no failure.
 from dataclasses import dataclass
 from math import log1p
 
-from countless.planning.plan import Reason, check_request
+from countless.planning.plan import Cause, check_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class DeterministicPlan:
     sites: int
     alpha: float
     messages_per_efold: float
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
     eta: float = 0.0
     least_step: int = 1
     scheme: str = "deterministic"
@@ -39,4 +39,4 @@ def plan_deterministic(sites: int, alpha: float) -> DeterministicPlan:
     check_request(sites, alpha, eta=0.5)
     cost = sites / growth_nats(alpha)
     because = "k / ln((1+alpha)/(1-alpha)): each site reports once per factor rho of its growth"
-    return DeterministicPlan(sites, alpha, cost, (Reason("messages_per_efold", cost, because),))
+    return DeterministicPlan(sites, alpha, cost, (Cause("messages_per_efold", cost, because),))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, exp, expm1, inf, log, log1p
 
-from countless.planning.plan import Reason, check_request
+from countless.planning.plan import Cause, check_request
 from countless.planning.round_length import EndedByReports, best_reports, messages_per_efold, reasons_for_length
 from countless.planning.search import golden_section_min, round_up
 
@@ -35,7 +35,7 @@ class ObliviousPlan(EndedByReports):
     allowance: float
     reports: int
     messages_per_efold: float
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
     least_step: int = 2
 
 
@@ -86,8 +86,8 @@ def plan_oblivious(
     found = solve(reports)
     cost = messages_per_efold(sites, alpha, found, reports)
     reasons = (
-        Reason("allowance", found, error.because),
-        Reason("least_step", 2, "the bound holds for every step; below 2 every event is reported anyway"),
+        Cause("allowance", found, error.because),
+        Cause("least_step", 2, "the bound holds for every step; below 2 every event is reported anyway"),
         *reasons_for_length(reports, cost),
     )
     return ObliviousPlan(error.scheme, sites, alpha, eta, found, reports, cost, reasons)

@@ -17,7 +17,7 @@ MAX_SITES = 10_000_000  # beyond, planning takes too long
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class Cause:
     """The inequality that fixed one number of a plan."""
 
     number: str
@@ -51,7 +51,7 @@ class Plan(Protocol):
         """Expected messages while the total grows by a factor e, synchronisation included."""
 
     @property
-    def reasons(self) -> tuple[Reason, ...]: ...
+    def reasons(self) -> tuple[Cause, ...]: ...
 
     def step(self, total: int) -> int:
         """Largest step allowed when the round starts at `total` (a lower bound is safe); may be below `least_step`."""

@@ -7,7 +7,7 @@ A round of `m` reports and one synchronisation costs `m + 2k` messages and lets 
 from collections.abc import Callable
 from math import log1p
 
-from countless.planning.plan import Reason, step_within
+from countless.planning.plan import Cause, step_within
 
 # Candidates for m are 2^(i/8): within 4.4 % of any best m, which costs under 0.1 % of the messages. One grid
 # for every request makes the best m, and with it the allowance, grow with the number of sites.
@@ -40,10 +40,10 @@ def messages_per_efold(sites: int, alpha: float, allowance: float, reports: floa
     return (reports + sync * sites) / log1p(alpha * reports / allowance)
 
 
-def reasons_for_length(reports: int, cost: float) -> tuple[Reason, Reason]:
+def reasons_for_length(reports: int, cost: float) -> tuple[Cause, Cause]:
     return (
-        Reason("reports", reports, "least (m + 2k) / ln(1 + alpha m/E) among m = floor(2^(i/8))"),
-        Reason("messages_per_efold", cost, "(m + 2k) / ln(1 + alpha m/E)"),
+        Cause("reports", reports, "least (m + 2k) / ln(1 + alpha m/E) among m = floor(2^(i/8))"),
+        Cause("messages_per_efold", cost, "(m + 2k) / ln(1 + alpha m/E)"),
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import log, log1p
 
 from countless.errors import InvalidParameter, PlanError
-from countless.planning.plan import Reason, check_request
+from countless.planning.plan import Cause, check_request
 from countless.planning.poisson_boundary import p_too_few, p_too_many, too_few_start_ville, too_many_slack_ville
 from countless.planning.round_length import EndedByReports, best_reports, messages_per_efold, reasons_for_length
 from countless.planning.search import approx_root, round_up, safe_root
@@ -42,7 +42,7 @@ class SampledPlan(EndedByReports):
     shift: int
     messages_per_efold: float
     bound: str
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
     scheme: str = "sampled"
 
 
@@ -152,9 +152,9 @@ def _plan(
     allowance, reports, shift = numbers
     cost = messages_per_efold(sites, alpha, allowance, reports)
     reasons = (
-        Reason("allowance", allowance, because),
-        Reason("shift", shift, "the integer nearest to where too few and too many are equally likely"),
-        Reason("least_step", least_step, "1/step enters the boundaries as p = 1/least_step; larger steps only help"),
+        Cause("allowance", allowance, because),
+        Cause("shift", shift, "the integer nearest to where too few and too many are equally likely"),
+        Cause("least_step", least_step, "1/step enters the boundaries as p = 1/least_step; larger steps only help"),
         *reasons_for_length(reports, cost),
     )
     return SampledPlan(sites, alpha, eta, least_step, allowance, reports, shift, cost, bound, reasons)

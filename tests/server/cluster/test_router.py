@@ -12,7 +12,7 @@ import pytest
 
 from countless.server.cluster.forwarding import ForwardedAuth, ForwardedRequest, respond
 from countless.server.cluster.router import MEMBER_OPERATIONS, SHARD_OPERATIONS
-from countless.server.cluster.shard import Surroundings
+from countless.server.cluster.shard import ShardSurroundings
 from countless.server.http.access.auth import Grant
 from countless.server.http.application import member_app, shard_app
 from countless.server.http.history.history import Recorder
@@ -36,7 +36,7 @@ class FakeMember:
         self.tables = tables
         self.leased = True
         self.draining = False
-        self.surroundings = Surroundings()
+        self.surroundings = ShardSurroundings()
         self.asked_without_lease = asyncio.Event()
         self.lease = SimpleNamespace(shards=SHARDS, valid=self._valid)
         apps = [shard_app(table.server, ForwardedAuth(), SHARD_OPERATIONS, Recorder(table.server)) for table in tables]
@@ -187,7 +187,7 @@ class EventStream:
 async def test_watch_continues_after_its_owner_was_unreachable_and_ends_with_the_counter(
     member: FakeMember,
 ) -> None:
-    member.surroundings = Surroundings(retry_s=0.0)
+    member.surroundings = ShardSurroundings(retry_s=0.0)
     table = member.tables[shard_of(Key(COUNTER, "hits"), SHARDS)]
     table.server.create("hits", Config(alpha=0.1, scheme="exact"))
     session, connection = await table.connect("web")

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from countless.cli.numbers import events_per_second, number_of_events
 from countless.cli.options import Json, refuse_unused
-from countless.cli.plan import TYPICAL_ROUND, Traffic, print_traffic
+from countless.cli.plan import TYPICAL_ROUND, Fleet, print_traffic
 from countless.cli.progress import progress
 from countless.errors import InvalidParameter
 from countless.planning.baselines import FLUSH_PERIODS_S
@@ -97,7 +97,7 @@ def _print_prices(trace: Path, alpha: float, delta: float, adversary: str, as_js
     source = read_trace(trace)
     groups = groups_of(source.count(site, source.length) for site in range(source.sites))
     flushes = {f"{s}s": flush_messages_of_trace(source, source.length, s) for s in FLUSH_PERIODS_S}
-    traffic = Traffic(trace.name, source.sites, groups, source.length, flushes)
+    traffic = Fleet(trace.name, source.sites, groups, source.length, flushes)
     lines = compare(source.sites, alpha, round_eta(delta, TYPICAL_ROUND), adversary, groups)
     print_traffic(traffic, lines, alpha, adversary, as_json)
 

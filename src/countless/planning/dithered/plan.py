@@ -15,7 +15,7 @@ from math import inf, log1p
 from countless.core.answer import midpoint
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.dithered.ordered_volume import OrderedVolume
-from countless.planning.plan import Reason, exact_fraction, step_within
+from countless.planning.plan import Cause, exact_fraction, step_within
 
 MIN_STEP = 2
 # Drawn thresholds are trusted to this part of a step; finer digits are drawn anew. Every slack is larger by this much.
@@ -67,7 +67,7 @@ class DitheredPlan:
     eta: float
     allowance: float
     phases: tuple[Phase, ...]
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
 
     scheme = "dithered"
     least_step = MIN_STEP

@@ -16,7 +16,7 @@ from countless.planning.dithered.check import check_dithered
 from countless.planning.dithered.plan import DitheredPlan
 from countless.planning.dithered.schedule import Round, candidate_rounds, solve_certain
 from countless.planning.dithered.shape_search import find_shape
-from countless.planning.plan import Reason, check_request
+from countless.planning.plan import Cause, check_request
 
 
 @lru_cache(maxsize=256)
@@ -41,25 +41,25 @@ def plan_dithered(sites: int, alpha: float, eta: float) -> DitheredPlan:
     return plan
 
 
-def _reasons(best: Round, sites: int, alpha: float, eta: float) -> tuple[Reason, ...]:
+def _reasons(best: Round, sites: int, alpha: float, eta: float) -> tuple[Cause, ...]:
     phases = best.phases
     ratio = (1 + alpha) / (1 - alpha)
     tightest = max(range(len(phases)), key=lambda j: phases[j].high - ratio * phases[j].low)
     first, last = phases[0], phases[-1]
     certain = last.slack_late >= sites / 2
     return (
-        Reason(
+        Cause(
             "allowance",
             best.allowance,
             f"phase {tightest}: n0 + high <= (1+alpha)/(1-alpha) (n0 + low) with n0 = allowance/alpha",
         ),
-        Reason("phases", len(phases), "fewest messages per e-fold, synchronisation of two per site included"),
-        Reason("length", first.length, "phase 0: length - dither/2 >= slack, so no phase ends before the first event"),
-        Reason("dither", first.dither, "thresholds are uniform; wider ones reveal less and cost allowance"),
-        Reason(
+        Cause("phases", len(phases), "fewest messages per e-fold, synchronisation of two per site included"),
+        Cause("length", first.length, "phase 0: length - dither/2 >= slack, so no phase ends before the first event"),
+        Cause("dither", first.dither, "thresholds are uniform; wider ones reveal less and cost allowance"),
+        Cause(
             "slack",
             last.slack_late,
             f"last phase: {'half a step per site, certain' if certain else 'transcripts x tail <= risk'}",
         ),
-        Reason("risk", sum(phase.risk for phase in phases), f"sum over the phases <= eta = {eta:g}"),
+        Cause("risk", sum(phase.risk for phase in phases), f"sum over the phases <= eta = {eta:g}"),
     )

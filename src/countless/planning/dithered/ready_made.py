@@ -31,7 +31,7 @@ from countless.planning.dithered.plan import (
     messages_per_round,
 )
 from countless.planning.dithered.planner import plan_dithered
-from countless.planning.plan import Reason, step_within
+from countless.planning.plan import Cause, step_within
 
 TABLE = Path(__file__).with_name("ready_made.json")
 MIN_SITES = 33  # with fewer, rounds without dither are as cheap, and are found in no time
@@ -167,7 +167,7 @@ def plan_of(row: Row, sites: int, alpha: float, eta: float) -> DitheredPlan:
         allowance = max(allowance, alpha * ((high - low) / span - low) * _SAFETY)
         position += length
         low = max(low, position - dither / 2 - early)
-    reason = Reason("allowance", allowance, "from the table of ready-made plans; every inequality is verified")
+    reason = Cause("allowance", allowance, "from the table of ready-made plans; every inequality is verified")
     return DitheredPlan(sites, alpha, eta, allowance, tuple(phases), (reason,))
 
 

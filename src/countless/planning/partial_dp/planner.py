@@ -17,7 +17,7 @@ from math import ceil, inf, sqrt
 from countless.errors import UnknownName
 from countless.planning.partial_dp.paper import paper_constant
 from countless.planning.partial_dp.proven import Bound, Noisy, best_noisy, reports_per_round, reports_quantile
-from countless.planning.plan import Reason, check_request
+from countless.planning.plan import Cause, check_request
 from countless.planning.round_length import EndedByReports, messages_per_efold
 from countless.privacy.binary_mechanism import tree_levels
 from countless.privacy.thresholds import PhasedShape
@@ -57,7 +57,7 @@ class PartialDPPlan(EndedByReports):
     cap: int
     least_step: int
     reports: float
-    reasons: tuple[Reason, ...]
+    reasons: tuple[Cause, ...]
     scheme: str = "partial_dp"
 
     @property
@@ -106,12 +106,12 @@ def _paper(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     epsilon = C / root
     tree_scale = Fraction(tree_levels(phases) * 4 / epsilon * _UP)
     reasons = (
-        Reason("C", C, "sqrt(((log2 sqrt k)^1.5 + 1) ln(8 sqrt k / beta)), beta = eta / sqrt k"),
-        Reason("phases", phases, "ceil(sqrt k), one whole K everywhere"),
-        Reason("threshold", threshold, "2 C sqrt k, up to a whole number of reports"),
-        Reason("epsilon", epsilon, "C / sqrt k; Laplace(4/epsilon) on thresholds, epsilon/4 for the tree"),
-        Reason("allowance", 8 * C * root, "8 C sqrt k steps: the paper's step is alpha N0 / (8 C sqrt k)"),
-        Reason("cap", ceil(4 * C * sites), "4 C k: the reports of a round are at most 3 C k + sqrt k"),
+        Cause("C", C, "sqrt(((log2 sqrt k)^1.5 + 1) ln(8 sqrt k / beta)), beta = eta / sqrt k"),
+        Cause("phases", phases, "ceil(sqrt k), one whole K everywhere"),
+        Cause("threshold", threshold, "2 C sqrt k, up to a whole number of reports"),
+        Cause("epsilon", epsilon, "C / sqrt k; Laplace(4/epsilon) on thresholds, epsilon/4 for the tree"),
+        Cause("allowance", 8 * C * root, "8 C sqrt k steps: the paper's step is alpha N0 / (8 C sqrt k)"),
+        Cause("cap", ceil(4 * C * sites), "4 C k: the reports of a round are at most 3 C k + sqrt k"),
     )
     return PartialDPPlan(
         calibration="paper",
@@ -158,26 +158,26 @@ def _noisy(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     )
 
 
-def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[Reason, ...]:
+def _noisy_reasons(sites: int, round_: Noisy, found: Bound, cap: int) -> tuple[Cause, ...]:
     return (
-        Reason("phases", round_.phases, "a power of two, so that the tree of K - 1 inputs is full; cheapest found"),
-        Reason("threshold", round_.threshold, "cheapest found with the noise scales"),
-        Reason("threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"),
-        Reason("tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"),
-        Reason("epsilon", round_.epsilon, "2 / threshold_scale + (2 log2(K) - 1) / tree_scale"),
-        Reason("bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can reveal about the active blocks"),
-        Reason("allowance", found.allowance, "the Chernoff sum over phases and both sides is at most eta"),
-        Reason("offset", found.offset, "balances staleness (answers too low) against leaked blocks (too high)"),
-        Reason("cap", cap, "a round has this many reports with probability below eta/1000"),
+        Cause("phases", round_.phases, "a power of two, so that the tree of K - 1 inputs is full; cheapest found"),
+        Cause("threshold", round_.threshold, "cheapest found with the noise scales"),
+        Cause("threshold_scale", round_.threshold_scale, "a block changes the counts of two phases by one each"),
+        Cause("tree_scale", round_.tree_scale, "those two counts change at most 2 log2(K) - 1 nodes of the tree"),
+        Cause("epsilon", round_.epsilon, "2 / threshold_scale + (2 log2(K) - 1) / tree_scale"),
+        Cause("bias", found.bias, f"{sites} tanh(epsilon/4): what the answers can reveal about the active blocks"),
+        Cause("allowance", found.allowance, "the Chernoff sum over phases and both sides is at most eta"),
+        Cause("offset", found.offset, "balances staleness (answers too low) against leaked blocks (too high)"),
+        Cause("cap", cap, "a round has this many reports with probability below eta/1000"),
     )
 
 
 def _trivial(sites: int, alpha: float, eta: float) -> PartialDPPlan:
     reports = trivial_reports(sites, alpha)
     reasons = (
-        Reason("allowance", sites, "each site's crossings differ from its count by less than one step, with certainty"),
-        Reason("threshold", 1, "no noise, so every report may be published at once"),
-        Reason("phases", reports, "reports in a round: the cheapest, given that synchronising costs 2 k"),
+        Cause("allowance", sites, "each site's crossings differ from its count by less than one step, with certainty"),
+        Cause("threshold", 1, "no noise, so every report may be published at once"),
+        Cause("phases", reports, "reports in a round: the cheapest, given that synchronising costs 2 k"),
     )
     return PartialDPPlan(
         calibration="proven",

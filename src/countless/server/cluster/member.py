@@ -32,7 +32,7 @@ from countless.server.cluster.broker import BROKER_ERRORS, Bucket, NoBroker, con
 from countless.server.cluster.lease_keeper import Expelled, LeaseKeeper
 from countless.server.cluster.leases import Assignment, assign
 from countless.server.cluster.log_store import BrokerUnavailable, Fenced
-from countless.server.cluster.shard import PRODUCTION, Shard, Surroundings
+from countless.server.cluster.shard import PRODUCTION, Shard, ShardSurroundings
 from countless.server.cluster.tokens import BrokerTokens
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
@@ -56,7 +56,7 @@ class ClusterMember:
         bucket: Bucket,
         lease: LeaseKeeper,
         app_for: Callable[[SiteServer], Starlette],
-        surroundings: Surroundings = PRODUCTION,
+        surroundings: ShardSurroundings = PRODUCTION,
     ) -> None:
         self.client = client
         self.lease = lease
@@ -87,7 +87,7 @@ class ClusterMember:
         bucket: Bucket,
         settings: Settings,
         app_for: Callable[[SiteServer], Starlette],
-        surroundings: Surroundings = PRODUCTION,
+        surroundings: ShardSurroundings = PRODUCTION,
     ) -> "ClusterMember":
         clock, new_name = surroundings.clock, surroundings.new_name
         lease = await LeaseKeeper.join(

@@ -31,7 +31,7 @@ log = logging.getLogger("countless.nats")
 _FINAL_SAVE_TIMEOUT_S = 5.0  # what is not saved by then, the sites send again to the next owner
 
 
-class Surroundings(NamedTuple):
+class ShardSurroundings(NamedTuple):
     """Functions and times that a member takes from outside, beside its settings. The fault simulator has others."""
 
     clock: Callable[[], float] = monotonic
@@ -45,7 +45,7 @@ class Surroundings(NamedTuple):
     end_process: Callable[[], None] = partial(raise_signal, SIGTERM)  # of a member that has failed
 
 
-PRODUCTION = Surroundings()
+PRODUCTION = ShardSurroundings()
 
 
 class Shard:
@@ -76,7 +76,7 @@ class Shard:
         leased: Callable[[], bool],
         app_for: Callable[[SiteServer], Starlette],
         on_failure: Callable[[BaseException], None],
-        surroundings: Surroundings,
+        surroundings: ShardSurroundings,
     ) -> "Shard":
         """Fence the previous owner, recover the state from the log, then ask the sites to connect."""
         ownership_id, clock, wall_clock = surroundings.new_name(), surroundings.clock, surroundings.wall_clock

@@ -16,7 +16,7 @@ from countless.server.http.answers.labels import family_top
 from countless.server.http.answers.published import public_view
 from countless.server.http.answers.windows import rolling_answer, window_answer
 from countless.server.http.api.schemas import PublicAnswer, TopAnswer, TopRow
-from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer
+from countless.server.http.api.window_schemas import RateAnswer, RollingAnswer, WindowAnswer
 from countless.server.http.history.history import Recorder
 from countless.server.http.history.parts import label_of_family
 from countless.server.http.server_view import ServerView
@@ -76,7 +76,9 @@ def summed(name: str, answers: Sequence[_Answer]) -> _Answer:
         total.first_window = min(began, key=datetime.fromisoformat, default=None)
     if isinstance(total, RollingAnswer):
         rates = [each.rate for each in answers if isinstance(each, RollingAnswer)]
-        total.rate = Rate(*(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper")))
+        total.rate = RateAnswer(
+            *(sum(getattr(rate, field) for rate in rates) for field in ("lower", "estimate", "upper"))
+        )
     return total
 
 

@@ -12,7 +12,7 @@ from countless.core.parameters import require_rolling
 from countless.core.periods.rolling import count_since, narrower
 from countless.core.periods.spans import SpanCount, count_between, span_named
 from countless.errors import InvalidParameter, NoWindows
-from countless.server.http.api.window_schemas import Rate, RollingAnswer, WindowAnswer, WindowList, WindowRow
+from countless.server.http.api.window_schemas import RateAnswer, RollingAnswer, WindowAnswer, WindowList, WindowRow
 from countless.server.http.history.history import Recorder
 from countless.server.http.history.parts import WindowSum, have_one_calendar
 from countless.server.sessions.readable import Readable, SpanReader, WindowReader
@@ -110,7 +110,7 @@ def rolling_answer(counter: Readable, recorder: Recorder, rolling: str) -> Rolli
         lower=count.lower,
         upper=count.upper,
         state=_state(counter.published_answer.state, count),
-        rate=Rate(*count.rate),
+        rate=RateAnswer(*count.rate),
         known_since=None if count.known_since is None else _utc(count.known_since),
         as_of=_utc(now - counter.health.behind_s),
     )

@@ -16,7 +16,7 @@ KnownSince = Annotated[
 ]
 
 
-class Rate(Struct):
+class RateAnswer(Struct):
     """Events per second. If `known_since` is set, the estimate is over the time since then."""
 
     lower: float
@@ -81,6 +81,6 @@ class RollingAnswer(Struct):
     lower: int
     upper: int
     state: State
-    rate: Rate
+    rate: RateAnswer
     known_since: KnownSince
     as_of: Moment
