@@ -49,6 +49,14 @@ def test_seeds_pass(part: int) -> None:
         Trial.drawn(seed).run()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["budgets", "windows", "families", "windows of families"])
+def test_every_kind_is_taken_over(profile: str) -> None:
+    """Several coordinators behind a broker, of which each is killed now and then."""
+    for seed in range(4):
+        Trial.drawn(seed, profile, "cluster").run()
+
+
 def test_seeds_on_several_cores_name_the_command_of_a_failure(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
