@@ -40,6 +40,7 @@ SECTIONS = {
     "skew": Section("skew", tables=("skew", "skew-steps")),
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),
     "windows-default": Section("windows", "by_default", ("windows-default",)),
+    "windows-quiet": Section("windows", "quiet", ("windows-quiet",)),
     "budgets": Section("budgets", tables=("budgets",)),
     "families": Section(
         "families",

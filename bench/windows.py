@@ -42,6 +42,7 @@ EDGE_S = MARGIN_S["hour"]  # on both sides of an edge
 DAY_S = 24 * HOUR_S
 DEFAULT_SITES = 100
 DEFAULT_EVENTS_PER_HOUR = (36_000_000, 36_000, 360)
+QUIET = ((50, 2_000), (400, 2_000), (400, 20_000), (400, 200_000))  # sites, events an hour
 
 
 class Sent(NamedTuple):
@@ -283,6 +284,36 @@ def _messages_of_a_day(rates: np.ndarray, before_s: int, per: str | None = None)
                 tracker.site(int(site)).add(int(counts[site]))
             now += step_s
     return tracker.messages.total - before
+
+
+def quiet() -> Iterator[Table]:
+    """Messages of a day of hourly windows in which there are few events for each site."""
+    rows = []
+    for sites, events in QUIET:
+        weights = [1 / (site + 1) for site in range(sites)]
+        random = np.random.default_rng(1)
+        moments = np.sort(random.uniform(0, DAY_S, 24 * events))
+        events_of = random.choice(sites, size=len(moments), p=np.array(weights) / sum(weights))
+        minutes = Counter(zip((moments // 60).astype(int).tolist(), events_of.tolist(), strict=True))
+        each = [(float(moment), int(site), 1) for moment, site in zip(moments, events_of, strict=True)]
+        batches = [(60.0 * minute, site, number) for (minute, site), number in minutes.items()]
+        hours = {(minute // 60, site) for minute, site in minutes}
+        messages = [_messages(sites, adds) for adds in (each, batches)]
+        rows.append(
+            (f"{sites:,}", *(f"{number:,}" for number in (events, len(each), *messages, len(minutes), len(hours))))
+        )
+        print(" ".join(rows[-1]), flush=True)
+    columns = ("sites", "events an hour", "events", "add(1)", "add(n) once a minute", "flush every 60 s", "site-hours")
+    yield Table("windows-quiet", columns, rows)
+
+
+def _messages(sites: int, adds: Sequence[tuple[float, int, int]]) -> int:
+    now = 0.0
+    tracker = Tracker(sites=sites, alpha=0.01, seed=1, per="hour", clock=lambda: now)
+    for moment, site, number in adds:
+        now = moment
+        tracker.site(site).add(number)
+    return tracker.messages.total
 
 
 def main() -> Iterator[Table]:
