@@ -95,7 +95,16 @@ def test_names_are_ordinary_words() -> None:
 
 # Docstrings are imperatives or noun phrases: "The keys ...", "Return ...", "True if ...".
 _CLAUSE = re.compile(r"(What|Whether|How|Which|Who|When|Where|Why|Of|Also)\b")
-_NOT_YET = ("core/budget", "client/budgets", "server/sessions", "server/kinds", "server/http", "server/site_server.py")
+_NOT_YET = (
+    "core/budget",
+    "client/budgets",
+    "server/http/api/budget_schemas.py",
+    "server/http/page/budget_views.py",
+    "server/kinds/budget",
+    "server/kinds/lost_holders.py",
+    "server/kinds/rolling_units.py",
+    "server/sessions/readable.py",
+)
 
 
 def clauses(tree: ast.AST) -> list[str]:

@@ -145,7 +145,7 @@ class SiteServer:
 
     @property
     def recovering(self) -> bool:
-        """Whether a counter is learning after a restart."""
+        """True while a counter is learning after a restart."""
         while self._recovering:
             counter = self.counters.get(self._recovering[-1])
             if counter is not None and counter.recovering:
@@ -154,7 +154,7 @@ class SiteServer:
         return False
 
     def _set_left(self, session: Session, tombstones: list[Tombstone]) -> None:
-        """What it is not a member of any more; perhaps another process has delivered that."""
+        """Set the counts of which it is not a member any more; perhaps another process has delivered them."""
         session.remember(tombstones)
         session.delivered |= any(each.what not in (What.WATERMARK, What.LEFT) for each in tombstones)
 
@@ -178,7 +178,7 @@ class SiteServer:
 
     @property
     def failing(self) -> str | None:
-        """Why nothing can be saved at present; None if saving works."""
+        """The reason why nothing can be saved at present; None if saving works."""
         return self.health.failing
 
     @property
@@ -187,17 +187,17 @@ class SiteServer:
 
     @property
     def tombstone_bytes(self) -> int:
-        """Of the token that has caused most."""
+        """Those of the token that has caused most."""
         return self.tombstones.largest
 
     @property
     def label_bytes(self) -> int:
-        """Of the token whose labels of families take most."""
+        """Those of the token whose labels of families take most."""
         return self.families.label_shares.bytes.largest
 
     @property
     def behind_s(self) -> float:
-        """How old the answers are while changes are not saved; else 0."""
+        """The age of the answers while changes are not saved; else 0."""
         return self.health.behind_s
 
     def fail(self, reason: str) -> None:
@@ -393,14 +393,14 @@ class SiteServer:
         return Together[Readable](*(kind.by_name for kind in self._counted))
 
     def parts(self, name: str) -> Sequence[Readable]:
-        """What a counter is the sum of: its events without labels, and its labelled series. A family is its own part.
-        Empty: there is none.
+        """The parts of which a counter is the sum: its events without labels, and its labelled series. A family is its
+        own part. Empty: there is none.
         """
         return next((parts for kind in self._counted if (parts := kind.parts(name))), [])
 
     @property
     def names(self) -> set[str]:
-        """Of everything that is counted, and of counters that have labelled series only."""
+        """The names of everything that is counted, and of counters that have labelled series only."""
         return {name for kind in self._counted for name in kind.names}
 
     def spec_of(self, name: str) -> Any:
@@ -425,7 +425,7 @@ class SiteServer:
         return next((kind for kind in self._counted if kind.parts(name)), self._counted[0])
 
     def counted(self, session: Session) -> int:
-        """How many counters, families and open windows of them a session is a member of."""
+        """The number of counters, families and open windows of them of which a session is a member."""
         return sum(key.kind != BUDGET for key in session.members)
 
     def drop_site(self, site: str) -> int:

@@ -187,7 +187,7 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 
 
 class _Collected(NamedTuple):
-    """What an encoder reads of a registry."""
+    """The part of a registry that an encoder reads."""
 
     metrics: list[Metric]
 

@@ -1,4 +1,4 @@
-"""What the page, the metrics and the probes read of a coordinator.
+"""The part of a coordinator that the page, the metrics and the probes read.
 
 `SiteServer` has all of this for a single coordinator; a cluster member offers its shards merged into one.
 """
@@ -35,8 +35,8 @@ class ServerView(Protocol):
         """Counters, labelled series and families."""
 
     def parts(self, name: str) -> Sequence[Readable]:
-        """What a counter is the sum of: its events without labels, and its labelled series. A family is its own part.
-        Empty: there is none.
+        """The parts of which a counter is the sum: its events without labels, and its labelled series. A family is its
+        own part. Empty: there is none.
         """
 
     @property
@@ -68,15 +68,15 @@ class ServerView(Protocol):
 
     @property
     def recovering(self) -> bool:
-        """Whether a counter is learning after a restart. It is cheap: `/readyz` needs no token."""
+        """True while a counter is learning after a restart. It is cheap: `/readyz` needs no token."""
 
     @property
     def failing(self) -> str | None:
-        """Why nothing can be saved at present; None if saving works."""
+        """The reason why nothing can be saved at present; None if saving works."""
 
     @property
     def save_seconds(self) -> Timings:
-        """How long saves took."""
+        """The time that saves took."""
 
     @property
     def save_failures(self) -> int:
@@ -84,15 +84,15 @@ class ServerView(Protocol):
 
     @property
     def tombstone_bytes(self) -> int:
-        """Of the token that has caused most, since the process started."""
+        """Those of the token that has caused most, since the process started."""
 
     @property
     def label_bytes(self) -> int:
-        """Of the token whose labels of families take most."""
+        """Those of the token whose labels of families take most."""
 
     @property
     def behind_s(self) -> float:
-        """How old the answers are while changes are not saved; else 0."""
+        """The age of the answers while changes are not saved; else 0."""
 
     def now(self) -> float:
         """Seconds of the clock that `Session.last_seen` uses."""

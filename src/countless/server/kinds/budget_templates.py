@@ -20,7 +20,7 @@ def validate_budget_name(name: str) -> None:
 
 
 class Templates:
-    """Which templates there are, and the names that follow each of them at present."""
+    """The templates, and the names that follow each of them at present."""
 
     def __init__(self) -> None:
         self._names: dict[str, dict[str, str]] = {}  # by template: names, and which peer used each first
@@ -28,7 +28,7 @@ class Templates:
 
     @property
     def names_in_use(self) -> int:
-        """Of all templates."""
+        """The number for all templates."""
         return sum(map(len, self._names.values()))
 
     def add(self, template: str) -> None:
@@ -52,7 +52,7 @@ class Templates:
         return self._names[template].keys()
 
     def used_by(self, template: str, peer: str) -> int:
-        """How many names of those in use this peer has used first."""
+        """The number of names in use that this peer has used first."""
         return 0 if peer == UNLIMITED else self._used[template, peer]
 
     def add_name(self, template: str, name: str, peer: str = UNLIMITED) -> None:

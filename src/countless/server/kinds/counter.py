@@ -27,7 +27,7 @@ from countless.wire.keys import Key
 
 
 class PlanKey(NamedTuple):
-    """What a plan depends on: counters with the same key share a plan."""
+    """All that a plan depends on: counters with the same key share a plan."""
 
     scheme: str
     adversary: str
@@ -38,7 +38,7 @@ class PlanKey(NamedTuple):
 
 
 class CounterFields(NamedTuple):
-    """What is saved of a counter, or of one window, beside its spec and the counts of its sites."""
+    """The fields that are saved of a counter, or of one window, beside its spec and the counts of its sites."""
 
     round: int
     published: int | float
@@ -140,7 +140,7 @@ class TrackedCounter(Counted[Config]):
 
     @property
     def published_answer(self) -> Answer:
-        """What was saved last."""
+        """The answer that was saved last."""
         answer = self._published
         state = self.health.shown(answer.state)
         return answer if state is answer.state else answer._replace(state=state)
@@ -189,7 +189,7 @@ class TrackedCounter(Counted[Config]):
         return None if ahead is None else ahead[1]
 
     def next_plan(self) -> tuple[PlanKey, RoundContext] | None:
-        """What to plan for the next round; None if no plan would be used. A plan outlives a few joins."""
+        """The plan that the next round needs; None if no plan would be used. A plan outlives a few joins."""
         config, context = self.spec, self.coordinator.next_context
         if not self.coordinator.scheme.needs_plan(context.sites):
             return None

@@ -66,7 +66,7 @@ class Counters(CountedKind[TrackedCounter, WindowedCounter, Config]):
 
     @property
     def names(self) -> Iterable[str]:
-        """Also counters that have labelled series only."""
+        """All names, also of counters that have labelled series only."""
         return {**self.by_name, **self.labelled}
 
     # What sites send
@@ -171,7 +171,7 @@ class Counters(CountedKind[TrackedCounter, WindowedCounter, Config]):
     # Names and series
 
     def parts(self, name: str) -> list[AnyCounter]:
-        """What a counter is the sum of: its events without labels, and its labelled series."""
+        """The parts of which a counter is the sum: its events without labels, and its labelled series."""
         parts = [self.by_name[name]] if name in self.by_name else []
         return parts + [self.by_name[each] for each in self.labelled.get(name, ())]
 
@@ -265,8 +265,8 @@ class Counters(CountedKind[TrackedCounter, WindowedCounter, Config]):
     # Where sites are counted
 
     def tracker_for(self, key: Key, peer: str = UNLIMITED) -> TrackedCounter:
-        """Where a site's events of this key are counted: the counter or window, created if there is none, or for a
-        series beyond the cap the overflow series. A rejected key changes nothing.
+        """Return where a site's events of this key are counted: the counter or window, created if there is none, or for
+        a series beyond the cap the overflow series. A rejected key changes nothing.
         """
         tracker = self.trackers.get(str(key))
         if tracker is not None:
@@ -288,7 +288,7 @@ class Counters(CountedKind[TrackedCounter, WindowedCounter, Config]):
         return tracker
 
     def _config_for(self, key: Key) -> Config:
-        """Of a counter that a site uses for the first time."""
+        """The config of a counter that a site uses for the first time."""
         if not key.is_window or (counter_of_series(key.name) or "") in self.by_name:
             return self._config_of_family(key.name)
         return replace(self._settings.defaults, windows=WindowRule(*calendar_fields(key.calendar)))

@@ -236,7 +236,7 @@ class Families(CountedKind[TrackedFamily, WindowedFamily, FamilyRule]):
         return [self.trackers[name]] if windows is None else windows.saved
 
     def get(self, name: str) -> AnyFamily:
-        """Of a reader who asks for quantiles."""
+        """The family of a reader who asks for quantiles."""
         try:
             return self.by_name[name]
         except KeyError:
@@ -294,7 +294,7 @@ class Families(CountedKind[TrackedFamily, WindowedFamily, FamilyRule]):
 
 
 def _count_tombstones(site_id: SiteId, key: Key, member: SavedMember) -> list[Tombstone]:
-    """What the site is told if it comes back."""
+    """The items that the site is told if it comes back."""
     labels = (Tombstone(site_id, key, What.LABEL, count, label) for label, count in member.counts.items())
     return [Tombstone(site_id, key, What.COUNT, member.total), *labels]
 

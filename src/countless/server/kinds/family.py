@@ -31,7 +31,7 @@ SCHEMES = {LABELS: "family", VALUES: "distribution"}  # what the page calls them
 
 
 class FamilyFields(NamedTuple):
-    """What is saved of a family, or of one window, beside its spec, its labels and its sites."""
+    """The fields that are saved of a family, or of one window, beside its spec, its labels and its sites."""
 
     round: int
     steps: Steps
@@ -41,7 +41,7 @@ class FamilyFields(NamedTuple):
 
 
 class MemberFields(NamedTuple):
-    """What is saved of a site of a family beside its counts: the highest steps that may be in force, and its total."""
+    """The fields that are saved of a site beside its counts: the highest steps that may be in force, and its total."""
 
     steps: Steps
     total: int
@@ -71,7 +71,7 @@ class SavedFamily(NamedTuple):
 
 
 class FamilyReader(Watched):
-    """How labels, or the values of a distribution, are read: of all that was counted, or of the counts of a span."""
+    """Reads labels, or the values of a distribution: of all that was counted, or of the counts of a span."""
 
     has_rolling = False
     name: str
@@ -220,7 +220,7 @@ class TrackedFamily(FamilyReader, Counted[FamilyRule]):
             self.notify()
 
     def _counts_now(self) -> LabelCounts:
-        """What is known now, but for the counts of labels, which are those that were saved last."""
+        """The counts that are known now, but those of labels as they were saved last."""
         tracked = self.coordinator
         return LabelCounts(self._counts, self.known_total, tracked.held_back, tracked.state)
 
@@ -324,14 +324,14 @@ class WindowedFamily(Periodic[TrackedFamily, FamilyRule], FamilyReader):
 
     @property
     def published(self) -> LabelCounts:
-        """Of all windows, also those that are not kept any more."""
+        """The counts of all windows, also those that are not kept any more."""
         if self._all is None:
             opened = (self._shown[period].published for period in self._published.open)
             self._all = sum_of([self._shown_settled, *opened], MAX_LABELS)
         return self._all
 
     def labels_between(self, start: float, end: float) -> LabelCounts:
-        """Of the windows of a span, which has all of a window or nothing of it."""
+        """The counts of the windows of a span, which has all of a window or nothing of it."""
         periods = (period for period in self._shown if period >= self._published.first)
         inside = [each for each in periods if start <= self.calendar.bounds(each)[0] < end]
         closed = tuple(each for each in inside if each not in self._published.open)
@@ -353,7 +353,7 @@ class WindowedFamily(Periodic[TrackedFamily, FamilyRule], FamilyReader):
 
     @property
     def coordinator(self) -> FamilyCoordinator:
-        """Of the latest window that is open."""
+        """The coordinator of the latest window that is open."""
         return self.open[max(self.open)].coordinator if self.open else self.dropped_windows.coordinator
 
     # Windows
@@ -416,7 +416,7 @@ class WindowedFamily(Periodic[TrackedFamily, FamilyRule], FamilyReader):
 
 
 def _counts_of(window: TrackedFamily) -> LabelCounts:
-    """Of a window without sites, so that everything is known."""
+    """The counts of a window without sites, so that everything is known."""
     return LabelCounts(window.coordinator.known, window.known_total, Steps(0, 0), State.EXACT)
 
 

@@ -1,4 +1,4 @@
-"""How much memory labels of families may take: in all, and those of one peer.
+"""Limits on the memory that labels of families take: in all, and those of one peer.
 
 Labels come from outside. Sites of a peer that has used most of its share are told to count no new labels by name
 (`LabelCap`): the events of those are in the overflow label, so nothing of an honest site is lost. A site that names new
@@ -50,7 +50,7 @@ def newest(counts: MappingProxyType[str, int], before: int) -> list[str]:
 
 
 class LabelUse(NamedTuple):
-    """Of a family, or window; of a member if there is a site; of its connection if `numbers`."""
+    """The labels of a family, or window; of a member if there is a site; of its connection if `numbers`."""
 
     key: Key
     site_id: SiteId | None = None

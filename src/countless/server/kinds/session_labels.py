@@ -24,7 +24,7 @@ WARN_INTERVAL_S = 60.0  # between two warnings
 
 @dataclass
 class NamedLabels:
-    """Of one session, on its present connection."""
+    """The labels of one session, on its present connection."""
 
     by_number: dict[Key, list[str]] = field(default_factory=dict)  # of each family that it has joined
     limited: bool = False  # it was told to count no new labels by name

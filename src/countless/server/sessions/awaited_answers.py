@@ -1,4 +1,4 @@
-"""What the coordinator waits for from one session, and whether it has waited too long.
+"""The answers that the coordinator awaits from one session, and the time that it waits.
 
 Some messages must be answered: `StartRound`, `Recall`, and steps that a site has to confirm. Until that happens the
 counter, budget or family waits, for all its sites. A heartbeat or a report is no answer.

@@ -1,4 +1,4 @@
-"""What counters and families have in common: names, windows, and limits on how many there may be."""
+"""The part that counters and families have in common: names, windows, and limits on their number."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
@@ -62,7 +62,7 @@ class CountedKind(Kind, Generic[T, P, S]):
 
     @abstractmethod
     def _tracker(self, key: Key, spec: S, rows: KeyRows | None = None) -> T:
-        """What has no windows: new, or as it was saved."""
+        """Make one without windows: new, or as it was saved."""
 
     @abstractmethod
     def _windows(self, key: Key, spec: S) -> P: ...
@@ -87,7 +87,7 @@ class CountedKind(Kind, Generic[T, P, S]):
         return self.by_name
 
     def parts(self, name: str) -> list[T | P]:
-        """What is counted under a name; a counter is the sum of several. Empty: nothing is."""
+        """All that is counted under a name; a counter is the sum of several. Empty: nothing is."""
         return [self.by_name[name]] if name in self.by_name else []
 
     def spec_of(self, name: str) -> S:

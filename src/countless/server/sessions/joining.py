@@ -1,4 +1,4 @@
-"""How sessions join counters and families: a join is acknowledged again, admitted, or rejected once on a connection."""
+"""Sessions join counters and families: a join is acknowledged again, admitted, or rejected once on a connection."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Tracked)
 
 
 class Answers(NamedTuple):
-    """What a kind sends about a name in a frame: that its Leave is acknowledged, and why its Join was rejected."""
+    """The items of a kind about a name in a frame: that its Leave is acknowledged, and why its Join was rejected."""
 
     left: Callable[[str], DownItem]
     rejected: Callable[[str, str], DownItem]

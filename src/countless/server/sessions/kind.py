@@ -1,4 +1,4 @@
-"""What a kind of thing that is counted, or spent, is for the sessions of sites, which know none."""
+"""A kind of thing that is counted, or spent, as the sessions of sites see it, which know none."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ Handler = Callable[[Session, Connection, Any, float], None]  # the last is the s
 
 
 class Hooks:
-    """What a kind may do at certain moments. Nothing, unless it has something to do."""
+    """Moments at which a kind may do something. It does nothing unless it says otherwise."""
 
     def told(self, tombstones: Iterable[Tombstone]) -> list[DownItem]:
         """To a retired incarnation that has come back: what is known of it, but for its `known_counts`."""
@@ -29,7 +29,7 @@ class Hooks:
         return [(str(each.key), each.value) for each in tombstones if each.what is What.WATERMARK]
 
     def has_given_up(self, site_id: SiteId) -> bool:
-        """Whether an incarnation must not connect again, although it may have no tombstone."""
+        """True if an incarnation must not connect again, although it may have no tombstone."""
         return False
 
     def entered(self, session: Session, key: Key, is_new: bool) -> None:
@@ -39,11 +39,11 @@ class Hooks:
         """The session is not a member any more."""
 
     def fits(self, session: Session, peer: str) -> bool:
-        """Whether a peer has room for what the session has."""
+        """True if a peer has room for all that the session has."""
         return True
 
     def set_peer(self, session: Session, peer: str) -> None:
-        """What the session has belongs to the peer of its present connection."""
+        """Let all that the session has belong to the peer of its present connection."""
 
     def end_connection(self, session: Session) -> None:
         """Its connection has ended, or it begins another one."""
@@ -56,7 +56,7 @@ class Hooks:
         return inf
 
     def keeps(self, session: Session) -> bool:
-        """Whether only an operator may retire the session."""
+        """True if only an operator may retire the session."""
         return False
 
     def frame_sent(self, items: Sequence[DownItem], size: int) -> None:
@@ -93,11 +93,11 @@ class Kind(Hooks, ABC):
 
     @abstractmethod
     def asks(self, message: Any) -> bool:
-        """Whether a site must answer it in time."""
+        """True if a site must answer it in time."""
 
     @abstractmethod
     def saves(self, message: Any) -> bool:
-        """Whether it changes what is saved of its receiver."""
+        """True if it changes what is saved of its receiver."""
 
     @abstractmethod
     def lose(self, session: Session, key: Key, site_id: SiteId, lost: bool) -> tuple[Outbox, list[Tombstone]]:

@@ -1,4 +1,4 @@
-"""How sessions end: a connection is lost, a session times out, and at last it is retired.
+"""The end of sessions: a connection is lost, a session times out, and at last it is retired.
 
     connected    -- connection lost ------------------------------> away
     connected    -- no heartbeat, or no answer, in time ----------> unreachable

@@ -37,7 +37,7 @@ class LostSites:
         return self._by_period.get(period)
 
     def at(self, periods: Iterable[int]) -> Iterator[int]:
-        """How many sites, at most, each of these windows has lost. The periods are in order."""
+        """The number of sites, at most, that each of these windows has lost. The periods are in order."""
         coming = iter(sorted(self._by_period.items()))
         following = next(coming, None)
         active: list[Loss] = []

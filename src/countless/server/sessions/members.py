@@ -1,4 +1,4 @@
-"""Which sessions are members of what, and the messages to them. Nothing else writes memberships.
+"""The memberships of sessions, and the messages to members. Nothing else writes memberships.
 
 A session is a member under its own site id. Only in an overflow series, which stands for many series of a site, it has
 an id for each of them, with the series as its `part`, as if it were one more site: the total over all series stays
@@ -48,7 +48,7 @@ class Members:
         self.kinds[key.kind].exited(session, key)
 
     def lookup(self, session: Session, key: Key) -> tuple[Tracked, SiteId]:
-        """Where, and under which id, the session is counted."""
+        """The member's tracker, and the id under which the session is counted there."""
         tracked = session.members.get(key)
         if tracked is None:
             raise ProtocolError(f"site {session.site_id.site!r} has not joined {str(key)!r}")
@@ -74,7 +74,7 @@ class Members:
     # Messages
 
     def dispatch(self, tracked: Tracked, outbox: Outbox) -> None:
-        """What has changed is marked for the next save, then messages are queued. Those to sites without a connection
+        """Mark what has changed for the next save, then queue messages. Those to sites without a connection
         are dropped: the core sends them again when the site joins.
         """
         tracked.mark()
@@ -132,7 +132,7 @@ class Members:
         self.dispatch(tracked, outbox)
 
     def retire(self, session: Session, lost: bool = True) -> None:
-        """What is known of it stays. `lost`: it may have counted events that will never be delivered."""
+        """End its memberships; its counts stay. `lost`: it may have counted events that will never be delivered."""
         self.lose(session, sorted(session.members), lost)
         self._sessions.remove(session)
 

@@ -53,7 +53,7 @@ class WindowFields(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """What is known when a window is opened."""
+    """The facts that are known when a window is opened."""
 
     expected_sites: int  # those of the window before it; 0: none is open
     floor: int  # see `WindowRule.floor_after`
@@ -88,7 +88,7 @@ class Periodic(Watched, Generic[T, S]):
         self._total: TotalAnswer | None = None  # of what is published, once a reader has asked for it
 
     def load(self, rows: KeyRows, windows: Iterable[tuple[Key, KeyRows]]) -> None:
-        """What was saved of all windows together, and of each, oldest first."""
+        """Load all windows together, and each of them, oldest first."""
         self.first, self.before, self._largest = value_of(self.key, rows, "windows", PeriodicFields)
         self.traffic = MessageCount(0, new=False, began=self.around.wall_clock())
         self._load_dropped(rows)
@@ -124,17 +124,17 @@ class Periodic(Watched, Generic[T, S]):
 
     @abstractmethod
     def _open_window(self, key: Key, opening: Opening) -> T:
-        """What tracks a window that was not open."""
+        """Make the tracker of a window that was not open."""
 
     @abstractmethod
     def _load_window(self, key: Key, rows: KeyRows) -> T:
-        """What tracks a window that is open."""
+        """Make the tracker of a window that is open."""
 
     def _load_closed(self, key: Key, rows: KeyRows) -> None:
-        """What was saved of a closed window, beside its total."""
+        """Load a closed window, beside its total."""
 
     def _load_dropped(self, rows: KeyRows) -> None:
-        """What was saved of all windows that were dropped, beside their total."""
+        """Load all windows that were dropped, beside their total."""
 
     def _closed_window(self, tracker: T) -> None:
         """It was closed, and is kept or not."""
@@ -179,7 +179,7 @@ class Periodic(Watched, Generic[T, S]):
         return self
 
     def now(self) -> float:
-        """What our clock shows."""
+        """The time that our clock shows."""
         return self.around.wall_clock()
 
     @property
@@ -194,7 +194,7 @@ class Periodic(Watched, Generic[T, S]):
 
     @property
     def first_window(self) -> int | None:
-        """When the first window began that has a count; None if there is none, or if it is not kept."""
+        """The begin of the first window that has a count; None if there is none, or if it is not kept."""
         closed = next(iter(self._published.closed), None)
         first = min((*self._published.open, *(() if closed is None else (closed,))), default=None)
         return None if first is None or self._published.first else self.calendar.bounds(first)[0]
@@ -206,7 +206,7 @@ class Periodic(Watched, Generic[T, S]):
 
     @property
     def most_not_kept(self) -> int:
-        """How many events the windows before `kept_from` have, at most: a site that was away may open one again."""
+        """The most events that windows before `kept_from` have: a site that was away may open one again."""
         again = (answer for period, answer in self._published.open.items() if period < self._published.first)
         return self.dropped + sum(int(answer.upper) for answer in again)
 
@@ -308,7 +308,7 @@ class Periodic(Watched, Generic[T, S]):
         return tracker
 
     def close_window(self, period: int) -> T:
-        """What has tracked it, and is not needed any more."""
+        """Return its tracker, which is not needed any more."""
         tracker = self.open.pop(period)
         is_kept = period >= self.first
         if is_kept:

@@ -1,4 +1,4 @@
-"""What readers see of a counter, or a family, with windows: as it was saved last."""
+"""A counter, or a family, with windows as readers see it: as it was saved last."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -51,6 +51,6 @@ class PublishedWindows(NamedTuple):
             yield Window(period, start, end, lower, estimate, upper, state, lost, len(waiting if ended else silent))
 
     def state(self, period: int, lost: int) -> WindowState:
-        """Of a window that has ended."""
+        """The state of a window that has ended."""
         closed = not lost and all(each > period for each in self.open)
         return WindowState.CLOSED if closed else WindowState.INCOMPLETE

@@ -1,4 +1,4 @@
-"""What a site server gives to each of its kinds."""
+"""The parts of a site server that each of its kinds is given."""
 
 from collections import Counter as Tally
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from countless.wire.keys import Key
 
 
 class Names:
-    """Of which kind a name is; a counter that has series only is one, too."""
+    """The kind of each name; a counter that has series only is one, too."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}  # by name without labels

@@ -96,7 +96,7 @@ class Session:
             self._count(key, -1)
 
     def remember(self, tombstones: Iterable[Tombstone]) -> None:
-        """Of this session, which is not a member of these any more."""
+        """Remember it of this session, which is not a member of these any more."""
         for _, key, what, value, _ in tombstones:
             if what is What.WATERMARK:
                 self._count(key, key not in self.windows_left)
@@ -118,7 +118,7 @@ class Session:
         self._names[key.kind] = self._names.get(key.kind, 0) + n
 
     def names(self, kind: str) -> int:
-        """How many counters, or families, it has, or had; all windows of one count once."""
+        """The number of counters, or families, that it has, or had; all windows of one count once."""
         return self._names.get(kind, 0)
 
     def new_connection(self) -> None:
@@ -127,7 +127,7 @@ class Session:
         self.inherited = False
 
     def set_peer(self, peer: str) -> None:
-        """What it uses belongs to the peer of its present connection."""
+        """Let all that it uses belong to the peer of its present connection."""
         names = sum(_name_size(key.name) for keys in (self.ignored, self.noted) for key in keys)
         for used, n in zip(self._used, (len(self.members), names), strict=True):
             used.add(self.peer, -n)
@@ -236,6 +236,6 @@ class SessionTable:
         return [self._sessions[site_id] for site_id in sorted(self._by_site.get(site, ()))]
 
     def has_successor(self, session: Session) -> bool:
-        """Whether another incarnation of the same site is connected."""
+        """True if another incarnation of the same site is connected."""
         incarnations = self._by_site[session.site_id.site] - {session.site_id}
         return any(self._sessions[site_id].connection is not None for site_id in incarnations)

@@ -1,4 +1,4 @@
-"""What one peer may use of a limit that all share.
+"""The share of one peer in a limit that all share.
 
 A peer is a token of scope site, or a site that connects through a broker. Without a limit of its own, one of them could
 use up `max_sites`, `max_counters` or `max_connections`, and no other could count any more. Who uses what is not saved:
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class Amounts:
-    """How much of a limit each peer uses, where single things are too many to remember whose they are.
+    """The amount of a limit that each peer uses, where single things are too many to remember whose they are.
 
     >>> joined = Amounts(limit=4, share=0.5)
     >>> joined.add("token 1", 2)
@@ -43,7 +43,7 @@ class Amounts:
 
     @property
     def largest(self) -> int:
-        """What the peer uses that uses most."""
+        """The use of the peer that uses most."""
         return max((used for peer, used in self._used.items() if peer != UNLIMITED), default=0)
 
     def is_full(self, peer: str) -> bool:
@@ -53,11 +53,11 @@ class Amounts:
         return self.total < self.limit and not self.is_full(peer)
 
     def fits(self, peer: str, n: int) -> bool:
-        """Whether the peer may use so much more; not whether there is room for all."""
+        """True if the peer may use so much more; there may be no room for all."""
         return peer == UNLIMITED or self._used[peer] + n <= self.most
 
     def take(self, peer: str, n: int) -> bool:
-        """Whether there is still room; n may be negative."""
+        """True if there is still room; n may be negative."""
         self.add(peer, n)
         return self.has_room(peer)
 
@@ -69,7 +69,7 @@ class Amounts:
 
 
 class Shares(Generic[T]):
-    """Which peer uses what, and whether it may use more.
+    """The things that each peer uses, and its room for more.
 
     >>> names = Shares[str](limit=4, share=0.5)
     >>> names.add("hits", "token 1")
@@ -119,7 +119,7 @@ def tombstone_bytes(site_id: SiteId, key: Key, label: str | None = None) -> int:
 
 
 class TombstoneShares:
-    """How much of the disk each peer may fill with tombstones, by day: a day is forgotten when its tombstones are.
+    """The part of the disk that each peer may fill with tombstones, by day: a day is forgotten when its tombstones are.
 
     A tombstone is kept for `remember_for`, and a peer can invent one incarnation after another. So what a peer has
     caused is added up, and beyond its share it can join nothing that would leave another one. What it has joined before

@@ -1,4 +1,4 @@
-"""What sites are members of and readers watch, for everything that knows no kind."""
+"""The things of which sites are members and that readers watch, for everything that knows no kind."""
 
 import asyncio
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from countless.wire.keys import Key
 
 
 class Spec(Protocol):
-    """What was chosen for a name. It does not change; another one may replace it."""
+    """The choices for a name. It does not change; another one may replace it."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -40,7 +40,7 @@ def _ignore(saved: Saved) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What everything that is watched has from its service."""
+    """The parts of its service that everything has that is watched."""
 
     health: SaveHealth = field(default_factory=SaveHealth)  # whether readers see what is known now
     changed: Callable[[Saved], None] = _ignore  # its rows are part of the next save
@@ -50,7 +50,7 @@ class Surroundings:
 
 
 class Watched(TotalOnly):
-    """What readers may wait for, and what is saved."""
+    """A thing for which readers may wait, and that is saved."""
 
     part_of: Saved | None = None
 
@@ -80,7 +80,7 @@ class Watched(TotalOnly):
 
 
 class Whole(Saved, Protocol):
-    """What a window is one of."""
+    """The whole of which a window is one."""
 
     sweep_at: float  # by the coordinator's clock: when it has to be looked at
 
@@ -89,8 +89,8 @@ class Whole(Saved, Protocol):
 
 
 class Tracked(Protocol):
-    """What sites are members of: a counter, a family, an open window, a budget's period. It stays the same object as
-    long as it has members.
+    """A thing of which sites are members: a counter, a family, an open window, a budget's period. It stays the same
+    object as long as it has members.
     """
 
     @property
@@ -110,7 +110,7 @@ class Tracked(Protocol):
         """The round or the answer may have changed, and is part of the next save."""
 
     def mark_site(self, site_id: SiteId) -> None:
-        """What is saved of a site may have changed."""
+        """Note that what is saved of a site may have changed."""
 
     def mark_left(self, site_id: SiteId) -> None:
         """A site is not a member any more."""

@@ -49,7 +49,7 @@ class Grant(NamedTuple):
 
 class Authenticator(Protocol):
     def authenticate(self, caller: HTTPConnection) -> Grant:
-        """What the caller may do; `NOTHING` if it is not known."""
+        """Return the rights of the caller; `NOTHING` if it is not known."""
 
 
 NOTHING = Grant(frozenset())
@@ -139,7 +139,7 @@ def _is_local(caller: HTTPConnection) -> bool:
 
 
 def peer_of(caller: HTTPConnection, grant: Grant) -> str:
-    """Who a caller is, for limits on what one may use: its token, or else its address. Not the header: one token can be
+    """A caller's name for limits on what one may use: its token, or else its address. Not the header: one token can be
     written in several ways.
     """
     if grant.token is not None:

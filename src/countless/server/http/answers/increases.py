@@ -1,4 +1,4 @@
-"""What the page shows of a counter before its total: its rate, this hour, today, and bars of minutes, hours or days.
+"""The figures that the page shows of a counter beside its total: rate, this hour, today, and bars.
 
 All of it is computed from published answers, so the read scope may see it, but for the numbers of sites of a bar.
 """
@@ -43,7 +43,7 @@ class Period(NamedTuple):
 
 
 class Increases:
-    """Of a counter without windows, from the recorded answers. Hours and days are those of UTC."""
+    """Those of a counter without windows, from the recorded answers. Hours and days are those of UTC."""
 
     tz = "UTC"
     pers = tuple(LENGTHS_S)
@@ -93,7 +93,7 @@ class Increases:
         return [period.start, period.end, *bounds, count.state, count.known_since, waiting, count.lost]
 
     def _known_part(self, per: str, period: Period) -> SpanCount:
-        """Of a period that has begun. With `known_since`, it is the count since that moment only."""
+        """The count of a period that has begun; with `known_since`, since that moment only."""
         count = self._count_of_period(per, period)
         if count.known_since is None:
             return count
@@ -108,7 +108,7 @@ class Increases:
         return self._past.count(start, end)
 
     def _holds(self, count: SpanCount) -> bool:
-        """Whether the true count cannot be more than `upper`. It can, if a site is silent."""
+        """True if the true count cannot be more than `upper`. It can, if a site is silent."""
         return self._past.holds(min(count.end, self._now))
 
     def _periods(self, per: str, number: int) -> list[Period]:
@@ -122,7 +122,7 @@ class Increases:
 
 
 class WindowIncreases(Increases):
-    """Of a counter with windows: bars are its windows, and longer periods are made of them.
+    """Those of a counter with windows: bars are its windows, and longer periods are made of them.
 
     A day may have a thousand windows. So those that are closed are added up, and only the others are looked at.
     """

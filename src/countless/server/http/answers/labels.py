@@ -20,7 +20,7 @@ MAX_TOP_LABELS = 10_000  # in one answer: sites are not served meanwhile, for 70
 
 
 class Counts(NamedTuple):
-    """Of a family: all that was ever counted, or what was counted in a window."""
+    """The counts of a family: all that was ever counted, or those of a window."""
 
     counts: LabelCounts
     state: State

@@ -1,4 +1,4 @@
-"""What operators see of a counter, in the API and on the page: cost, plan, sites. Nothing here changes the counter."""
+"""The part of a counter that only operators see: cost, plan, sites. Nothing here changes the counter."""
 
 from collections.abc import Iterator
 from datetime import datetime

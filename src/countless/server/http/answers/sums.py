@@ -30,7 +30,7 @@ WATCHES_SHARE = 5  # a sum that takes a millisecond is computed every 5 ms for e
 
 
 def find_parts(server: ServerView, name: str) -> Sequence[Readable]:
-    """What a counter is the sum of; a family, or a label of one. Empty: there is none."""
+    """The parts of which a counter is the sum; a family, or a label of one. Empty: there is none."""
     label = None if name in server.by_name else label_of_family(server.by_name, name)
     return server.parts(name) if label is None else [label]
 
@@ -43,7 +43,7 @@ def parts_of(server: SiteServer, name: str) -> Sequence[Readable]:
 
 
 def reading(recorder: Recorder, window: str | None, rolling: str | None) -> Callable[[Readable], AnyAnswer]:
-    """How to read one part: its total, the count of a window, or of the last so many minutes."""
+    """Return a function that reads one part: its total, the count of a window, or of the last so many minutes."""
     if window is not None and rolling is not None:
         raise InvalidParameter("window", window, message="window can't be used with rolling")
     if window is not None:
@@ -114,7 +114,7 @@ async def _pause(server: SiteServer, spent_s: float) -> None:
 def top_of(
     name: str, parts: Sequence[Readable], share: float, read: Callable[[Readable], AnyAnswer], window: str | None
 ) -> TopAnswer:
-    """Of a family, or of the labelled series of a counter."""
+    """The top labels of a family, or the top labelled series of a counter."""
     answers, first = [read(part) for part in parts], parts[0]
     if first.labels is not None:
         return family_top(first.labels, share, window)

@@ -23,7 +23,7 @@ MAX_LISTED_WINDOWS = 50_000  # of all series of a counter, in one list
 
 
 def window_answer(part: Readable, which: str) -> WindowAnswer:
-    """Of a span by its name."""
+    """The answer about a span, by its name."""
     return span_answer(part, which)[1]
 
 

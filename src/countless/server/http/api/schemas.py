@@ -122,7 +122,7 @@ class NewCounter(Rules, kw_only=True):
     ) = None
 
     def spec(self, defaults: Config) -> Config | FamilyRule:
-        """Of the counter, or the family."""
+        """The spec of the counter, or the family."""
         if self.family:
             return self.applied_to(FamilyRule(LABELS, 0.01 if self.epsilon is None else self.epsilon))
         if self.epsilon is not None:
@@ -229,7 +229,7 @@ class QuantileRow(Struct):
 
 
 class RankRow(Struct):
-    """How many observations are at most `value`."""
+    """The number of observations that are at most `value`."""
 
     value: float
     lower: int
@@ -271,7 +271,7 @@ class SiteList(Struct):
 
 
 class DropResult(Struct):
-    """How many incarnations were dropped."""
+    """The number of incarnations that were dropped."""
 
     forgotten: int
 
@@ -284,7 +284,7 @@ class Live(Struct):
 
 
 class Ready(Struct):
-    """Whether totals can be trusted, and if not, why."""
+    """True if totals can be trusted; otherwise the reasons."""
 
     ready: bool
     problems: list[str]

@@ -107,7 +107,7 @@ class Recorder:
         self._histories: dict[_Which, History] = {}  # the least recently requested first
 
     def now(self) -> float:
-        """What the clock shows. If it was set, the times of all records move with it: they are as old as before."""
+        """The time that the clock shows. If it was set, all records move with it: they are as old as before."""
         now, steady = self._clock(), self._steady()
         (last, last_steady), self._last_read = self._last_read, (now, steady)
         step = now - last - (steady - last_steady)

@@ -152,7 +152,7 @@ class WindowSum:
 
     @property
     def kept_from(self) -> int | None:
-        """Of the part that keeps the fewest."""
+        """The first window that the part keeps that keeps the fewest."""
         return max((part.kept_from for part in self._parts if part.kept_from is not None), default=None)
 
     @property

@@ -106,7 +106,7 @@ class Edges:
         return map(TotalRecord._make, zip(*(self._numbers[index::_WIDTH] for index in range(_WIDTH)), strict=True))
 
     def add(self, before: TotalRecord, now: TotalRecord) -> None:
-        """What was known at two moments. Only if there is an edge between them, something is kept."""
+        """Add the answers of two moments. Only if there is an edge between them, something is kept."""
         for edge in dict.fromkeys(now.time // length * length for length in reversed(LENGTHS_S.values())):
             if before.time < edge:
                 share = (edge - before.time) / (now.time - before.time)

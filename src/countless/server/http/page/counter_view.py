@@ -37,7 +37,7 @@ TOP_SHARE = 0.001
 
 class View(Protocol):
     def changes(self) -> Iterator[Event]:
-        """What changed since the last call; at the first call, everything."""
+        """The changes since the last call; at the first call, everything."""
 
     async def wait(self) -> None: ...
 
@@ -49,7 +49,7 @@ def public_answer(answer: AnyAnswer) -> dict[str, Any]:
 
 
 def public_bar(row: Row) -> Row:
-    """Whether sites are awaited or lost, not how many."""
+    """Says that sites are awaited or lost, not their number."""
     *public, waiting, lost = row
     return [*public, bool(waiting), bool(lost)]
 
@@ -134,7 +134,7 @@ class CounterView:
         return as_one(self._name, parts) if parts else None
 
     def _labels(self, counter: Readable) -> Iterator[Event]:
-        """Of a family or a distribution, if its labels have changed, or its present window."""
+        """The labels of a family or a distribution, if they or its present window have changed."""
         family, windows = counter.labels or counter.values, counter.windows
         present = 0 if windows is None else windows.calendar.period_at(windows.now())
         if family is None or (family.published is self._last_labels and present == self._last_window):
