@@ -69,6 +69,7 @@ LONG = {
     "tournament": Section("tournament", tables=("arena-tournament", "tournament-short")),
     "oblivious": Section("tournament", "oblivious", ("arena-oblivious",)),
     "memoryless": Section("tournament", "memoryless", ("arena-memoryless",)),
+    "scale-calls": Section("scale", "calls", ("scale-calls",)),
     "scale-simulation": Section("simulate", "large", ("scale-simulation",)),
 }
 COMPARED = ("import", "hot-path", "load", "kept-windows")  # their figures are processor time and memory

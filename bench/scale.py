@@ -4,8 +4,13 @@ import gc
 import resource
 import tracemalloc
 from collections.abc import Iterator
+from os import getpid
 from pathlib import Path
+from time import process_time
 
+import numpy as np
+
+from countless import Tracker
 from countless.core.coordinator import Coordinator
 from countless.core.messages import Report, SiteId, Snapshot, StartRound
 from countless.core.triggers import BernoulliSampling, OffsetMultiple
@@ -56,6 +61,26 @@ def main() -> Iterator[Table]:
         ("a connected site, in `countless serve`", f"{connected / 1e3:.0f} kB", f"{connected / 1e3:.0f} GB"),
     ]
     yield Table("scale-memory", ("memory", "measured", "10^6 sites"), rows)
+
+
+def calls() -> Iterator[Table]:
+    """Memory, messages and the longest call of a `Tracker`: each of its sites counts 180 events."""
+    rows = []
+    for sites in (10_000, 100_000, 1_000_000):
+        gc.collect()
+        before = _resident(getpid())
+        tracker = Tracker(sites=sites, alpha=0.01, seed=1)
+        rng, longest = np.random.default_rng(1), 0.0
+        for _ in range(3):
+            for site in rng.permutation(sites).tolist():
+                began = process_time()
+                tracker.site(site).add(60)
+                longest = max(longest, process_time() - began)
+        used = (_resident(getpid()) - before) / 1e6
+        rows.append((f"{sites:,}", f"{used:,.0f} MB", f"{tracker.messages.total:,}", f"{longest:.1f} s"))
+        print(" ".join(rows[-1]), flush=True)
+        del tracker
+    yield Table("scale-calls", ("sites in one process", "memory", "messages", "longest add()"), rows)
 
 
 def frames() -> Iterator[Table]:
