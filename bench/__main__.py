@@ -60,6 +60,7 @@ SECTIONS = {
     "frameworks": Section("scaling", "frameworks", ("arena-frameworks",)),
 }
 LONG = {
+    "envoy": Section("envoy", tables=("envoy",)),  # `make bench-envoy`
     "tightness": Section("tightness", tables=("tightness",)),
     "audit": Section("audit"),
     "auto-limits": Section("auto", "limits", ("auto-limits",)),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from countless.agent.rules import WITHOUT, WindowRules, rules_in
+from countless.agent.rules import WITHOUT, WindowRules, read_agent_file
 from countless.errors import InvalidParameter
 
 
@@ -45,9 +45,9 @@ def test_invalid_rule_is_refused(rule: str, message: str) -> None:
 def test_file_has_a_list_of_rules(tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"
     file.write_text('per = ["http.*=hour",\n  "orders=day"]  # comment\n')
-    assert rules_in(file) == ["http.*=hour", "orders=day"]
+    assert read_agent_file(file).per == ["http.*=hour", "orders=day"]
     file.write_text("")
-    assert rules_in(file) == []
+    assert read_agent_file(file).per == []
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,18 @@ def test_file_has_a_list_of_rules(tmp_path: Path) -> None:
     [
         ('per = "http.*=hour"', "per = 'http.*=hour' .* a list of rules in quotes"),
         ("per = [1]", r"per = \[1\] "),
-        ('every = ["a=hour"]', "config = 'every' .* made of: per"),
+        ('every = ["a=hour"]', "config = 'every' .* made of: per, envoy"),
         ("per = [", "a readable TOML file"),
+        ("envoy = 1", r"envoy = 1 .* a section: \[envoy\]"),
     ],
 )
 def test_invalid_file_is_refused(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "agent.toml"
     file.write_text(text)
     with pytest.raises(InvalidParameter, match=message):
-        rules_in(file)
+        read_agent_file(file)
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match=r"config = .*none.toml.* a readable TOML file"):
-        rules_in(tmp_path / "none.toml")
+        read_agent_file(tmp_path / "none.toml")

@@ -172,6 +172,7 @@ def test_commands_of_budgets(server: Server, monkeypatch: pytest.MonkeyPatch) ->
         here("docs/guides/limit-spending.md")
         + here("docs/guides/limit-functions.md")
         + here("docs/guides/llm-calls.md")
+        + here("docs/guides/envoy.md")
         + here("docs/guides/web-frameworks.md")
         + here("docs/start/limit-requests.md")
     )

@@ -8,6 +8,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from countless import __version__
+from countless.agent.envoy import EnvoySide
 from countless.agent.parts import Agent
 
 
@@ -27,6 +28,8 @@ class AgentCollector(Collector):
             "countless_agent_overflowed", "Lines and adds counted in an overflow series.", intake.overflowed
         )
         yield from self._budgets()
+        if self._agent.envoy is not None:
+            yield from self._envoy(self._agent.envoy)
         yield from self._sockets()
         yield GaugeMetricFamily("countless_agent_series", "Counters and their labelled series.", intake.series)
         yield GaugeMetricFamily(
@@ -52,6 +55,17 @@ class AgentCollector(Collector):
         )
         yield CounterMetricFamily(
             "countless_agent_holds_expired", "Holds not settled in time: spent.", self._agent.client.expired_holds
+        )
+
+    def _envoy(self, envoy: EnvoySide) -> Iterable[Metric]:
+        answers = CounterMetricFamily("countless_envoy_requests", "Requests of Envoy.", labels=["answer"])
+        for answer, number in envoy.decisions.answers.items():
+            answers.add_metric([answer], number)
+        yield answers
+        yield CounterMetricFamily(
+            "countless_envoy_unknown",
+            "Requests of Envoy with a descriptor that no limit is for.",
+            envoy.decisions.unknown,
         )
 
     def _sockets(self) -> Iterable[Metric]:

@@ -1,4 +1,7 @@
-"""Rules for the windows of an agent's counters, such as `http.*=hour`; the first that matches decides."""
+"""Rules for the windows of an agent's counters, such as `http.*=hour`; the first that matches decides.
+
+The file that has more of them also has the section for Envoy, which `countless.integrations.envoy.rules` reads.
+"""
 
 import tomllib
 from collections.abc import Iterable
@@ -6,7 +9,7 @@ from fnmatch import translate
 from pathlib import Path
 from re import Pattern
 from re import compile as compile_pattern
-from typing import TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from countless.core.calendar import PERIODS, Per, require_calendar, require_per
 from countless.errors import InvalidParameter
@@ -56,15 +59,24 @@ def _parse(rule: str) -> tuple[Pattern[str], Windows]:
     return compile_pattern(translate(pattern)), found
 
 
-def rules_in(file: Path) -> list[str]:
-    """The list `per` of a TOML file: rules as on the command line."""
+class AgentFile(NamedTuple):
+    """The settings of a file. `envoy`: its section, if it has one."""
+
+    per: list[str]
+    envoy: dict[str, Any] | None
+
+
+def read_agent_file(file: Path) -> AgentFile:
+    """Read a TOML file with `per`, a list of rules as on the command line, and a section `envoy`."""
     try:
         settings = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidParameter("config", str(file), f"a readable TOML file ({error})") from None
-    rules = settings.pop("per", [])
+    rules, envoy = settings.pop("per", []), settings.pop("envoy", None)
     if settings:
-        raise InvalidParameter("config", next(iter(settings)), "made of: per")
+        raise InvalidParameter("config", next(iter(settings)), "made of: per, envoy")
     if not isinstance(rules, list) or not all(isinstance(rule, str) for rule in rules):
         raise InvalidParameter("per", rules, 'a list of rules in quotes, such as ["http.*=hour"]')
-    return rules
+    if envoy is not None and not isinstance(envoy, dict):
+        raise InvalidParameter("envoy", envoy, "a section: [envoy]")
+    return AgentFile(rules, envoy)

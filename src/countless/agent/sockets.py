@@ -24,6 +24,7 @@ from countless.wire.nats_url import netloc
 MAX_DATAGRAM_BYTES = 1 << 16  # UDP has no larger datagrams
 _RECEIVE_BUFFER_BYTES = 8 << 20  # Linux gives no more than net.core.rmem_max
 _MAX_BATCH_BYTES, _MAX_BATCH_DATAGRAMS = 1 << 20, 1024  # read in one call: other connections wait meanwhile
+MAX_PORT = 65_535
 BACKLOG = 128  # connections that wait to be accepted
 _MEMORY_INFO, _DROPS = 55, 8  # SO_MEMINFO of Linux 4.12, and the place of the drops in it
 
@@ -84,7 +85,7 @@ class Receiver:
 
 
 def udp(host: str, port: int, *, allow_remote: bool = False) -> Receiver:
-    family, address = _resolve("statsd-host", host, port, allow_remote)
+    family, address = resolve("statsd-host", host, port, allow_remote)
     endpoint = socket.socket(family, socket.SOCK_DGRAM)
     try:
         endpoint.bind(address)
@@ -100,7 +101,7 @@ def unix(path: Path) -> Receiver:
 
 
 def http(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
-    family, address = _resolve("http-host", host, port, allow_remote)
+    family, address = resolve("http-host", host, port, allow_remote)
     try:
         listener = socket.create_server(address, family=family)
     except OSError as error:
@@ -121,7 +122,7 @@ def http_where(endpoint: socket.socket) -> str:
     return f"http://{netloc(*endpoint.getsockname()[:2])}"
 
 
-def _resolve(option: str, host: str, port: int, allow_remote: bool) -> tuple[socket.AddressFamily, tuple[str, int]]:
+def resolve(option: str, host: str, port: int, allow_remote: bool) -> tuple[socket.AddressFamily, tuple[str, int]]:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     except (OSError, UnicodeError) as error:

@@ -29,7 +29,9 @@ def agent(
             help="Give matching counters windows: 'http.*=hour', 'a=day,Europe/Berlin,6'.",
         ),
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="Read more such rules from this TOML file: per = [...].")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="Read more such rules, and [envoy], from this TOML file: per = [...].")
+    ] = None,
     http_host: Annotated[
         str, typer.Option(help="Listen for HTTP on this address: /add, budgets, /readyz, /metrics.")
     ] = "127.0.0.1",
@@ -53,14 +55,15 @@ def agent(
     It is one site for a whole host, and stops on SIGTERM. --per can be
     repeated: the first rule that matches a counter holds.
     """
-    from countless.agent.rules import WindowRules, rules_in
+    from countless.agent.rules import AgentFile, WindowRules, read_agent_file
     from countless.agent.run import ListenConfig, run
     from countless.client.client import connect
 
     where = ListenConfig(statsd_host, statsd_port, statsd_socket, http_host, http_port, http_socket, allow_plaintext)
-    rules = WindowRules([*(per or []), *(rules_in(config) if config else [])])
+    file = AgentFile([], None) if config is None else read_agent_file(config)
+    rules = WindowRules([*(per or []), *file.per])
     client = connect(url, token, site, state_dir)
-    run(client, where, statsd_prefix, rules)
+    run(client, where, statsd_prefix, rules, file.envoy)
     if not client.close(timeout):
         typer.echo(f"countless: not delivered: {client.last_error or 'no answer in time'}", err=True)
         raise typer.Exit(1)

@@ -19,7 +19,7 @@ from countless.client.expected_rules import command_for
 from countless.client.http_requests import SparseLog
 from countless.clock import Clock
 from countless.core.budget.decision import Decision, Reason
-from countless.core.budget.hold import Slot
+from countless.core.budget.hold import Hold, Slot
 from countless.core.parameters import require_bool, require_integer, require_seconds
 from countless.errors import AboveLimit, BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget
 from countless.limiting.fields import limit_field, policy_field, require_policy, window_s
@@ -98,14 +98,14 @@ class Limit:
         require_bool("shadow", shadow)
         waits = wait == PERIOD and not shadow
         self._timeout = timeout if waits else 0.0
-        self._wait = wait if not isinstance(wait, str) else timeout if waits and on_unreachable == "refuse" else WAIT_S
-        require_seconds("wait", self._wait)
+        self.wait = wait if not isinstance(wait, str) else timeout if waits and on_unreachable == "refuse" else WAIT_S
+        require_seconds("wait", self.wait)
         self.budget = budget
         self.fields = fields_of(budget)
         self._rule = rule_of_fields(budget)
         self._allow_unreachable = on_unreachable == "allow"
         self._shadow = shadow
-        self._policy = require_policy(policy)
+        self.policy = require_policy(policy)
         self._counter = counter
         self._log = SparseLog()
         self._client = client
@@ -127,7 +127,7 @@ class Limit:
         let through.
         """
         try:
-            budget, attempts = self._budget_for(values, cost), Attempts(self._wait, self._timeout, monotonic)
+            budget, attempts = self._budget_for(values, cost), Attempts(self.wait, self._timeout, monotonic)
             if budget is None:
                 return None
             decision = budget.take(cost, attempts.wait)
@@ -135,7 +135,7 @@ class Limit:
                 sleep(pause)
                 decision = budget.take(cost, attempts.wait)
             if not decision:
-                raise refusal(budget.name, decision, cost, self._wait)
+                raise refusal(budget.name, decision, cost, self.wait)
         except PROBLEMS as problem:
             self._pass_or_raise(problem, values)
             return None
@@ -146,7 +146,7 @@ class Limit:
         from asyncio import sleep
 
         try:
-            budget, attempts = self._budget_for(values, cost), Attempts(self._wait, self._timeout, monotonic)
+            budget, attempts = self._budget_for(values, cost), Attempts(self.wait, self._timeout, monotonic)
             if budget is None:
                 return None
             decision = await budget.atake(cost, attempts.wait)
@@ -154,17 +154,27 @@ class Limit:
                 await sleep(pause)
                 decision = await budget.atake(cost, attempts.wait)
             if not decision:
-                raise refusal(budget.name, decision, cost, self._wait)
+                raise refusal(budget.name, decision, cost, self.wait)
         except PROBLEMS as problem:
             self._pass_or_raise(problem, values)
             return None
         return None if self._shadow else budget
 
+    async def areserve(self, values: Values, cost: int) -> tuple[ClientBudget, Hold] | None:
+        """Hold units until other limits of the request have decided, too. None and errors as for `take`."""
+        try:
+            budget = self._budget_for(values, cost)
+            hold = None if budget is None else await budget.areserve(cost, self.wait)
+        except PROBLEMS as problem:
+            self._pass_or_raise(problem, values)
+            return None
+        return None if budget is None or hold is None else (budget, hold)
+
     def acquire(self, values: Values, cost: int) -> Slot | None:
         """Hold units while something runs. None if it is free, or was let through. Raises what `take` raises."""
         try:
             budget = self._budget_for(values, cost)
-            return None if budget is None else budget.acquire(cost, self._wait)
+            return None if budget is None else budget.acquire(cost, self.wait)
         except PROBLEMS as problem:
             self._pass_or_raise(problem, values)
             return None
@@ -172,7 +182,7 @@ class Limit:
     async def aacquire(self, values: Values, cost: int) -> Slot | None:
         try:
             budget = self._budget_for(values, cost)
-            return None if budget is None else await budget.aacquire(cost, self._wait)
+            return None if budget is None else await budget.aacquire(cost, self.wait)
         except PROBLEMS as problem:
             self._pass_or_raise(problem, values)
             return None
@@ -182,7 +192,10 @@ class Limit:
 
     def _budget_for(self, values: Values, cost: int) -> ClientBudget | None:
         require_integer("cost", cost, 0)
-        return self.client().budget(self._name(values)) if cost else None
+        return self.budget_of(values) if cost else None
+
+    def budget_of(self, values: Values) -> ClientBudget:
+        return self.client().budget(self._name(values))
 
     def _pass_or_raise(self, problem: Problem, values: Values) -> None:
         """Log and count a request without units, and raise unless it is let through."""
@@ -190,14 +203,14 @@ class Limit:
         unreachable = reason not in (Reason.EXHAUSTED, ABOVE_LIMIT, INVALID)
         passes = self._shadow or (self._allow_unreachable and unreachable)
         mode = "shadow" if self._shadow else "let_through" if passes else "enforced"
-        self.client().counter(self._counter).labels(policy=self._policy, reason=reason, mode=mode).inc()
+        self.client().counter(self._counter).labels(policy=self.policy, reason=reason, mode=mode).inc()
         usual = reason == Reason.EXHAUSTED and mode == "enforced"
         detail = f": {problem}" if isinstance(problem, UnknownBudget | InvalidParameter) else ""
         create = f"; create the rule: {command_for(self._rule)}" if reason == NO_BUDGET else ""
         self._log.log(
             logging.INFO if usual else logging.WARNING,
             "request not admitted: mode=%s policy=%s budget=%s reason=%s%s",
-            *(mode, self._policy, self.budget if reason == INVALID else self._name(values), reason, detail + create),
+            *(mode, self.policy, self.budget if reason == INVALID else self._name(values), reason, detail + create),
         )
         if not passes:
             _REFUSED[problem] = self, values
@@ -212,8 +225,8 @@ class Limit:
         if rule is None:  # of an earlier coordinator
             return []
         retry = budget.retry_after()
-        policy = policy_field(self._policy, rule.limit, window_s(rule, budget.resets_at))
-        limit = limit_field(self._policy, available, None if retry is None else ceil(retry))
+        policy = policy_field(self.policy, rule.limit, window_s(rule, budget.resets_at))
+        limit = limit_field(self.policy, available, None if retry is None else ceil(retry))
         return [("ratelimit-policy", policy), ("ratelimit", limit)]
 
     def refusal(self, problem: Problem, values: Values) -> Refusal:
@@ -229,14 +242,14 @@ class Limit:
         if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:
             status, kind, retry = 429, "quota-exceeded", getattr(problem, "retry_after", None)
             title = "quota exceeded" if reason == Reason.EXHAUSTED else "this request costs more than its whole quota"
-            headers = self._headers(self.client().budget(self._name(values)), 0)
+            headers = self._headers(self.budget_of(values), 0)
         else:
             status, kind, retry = 503, "temporary-reduced-capacity", RETRY_S
             title = "quota temporarily unavailable"
         if retry is not None:
             headers.append(("retry-after", str(ceil(retry))))
         return _refusal(
-            status, {"type": _PROBLEM_TYPES + kind, "title": title, "violated-policies": [self._policy]}, headers
+            status, {"type": _PROBLEM_TYPES + kind, "title": title, "violated-policies": [self.policy]}, headers
         )
 
 
