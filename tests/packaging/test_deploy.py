@@ -1,5 +1,6 @@
 """Files for other machines are read as far as can be here: they name what exists, and keep the house rules."""
 
+import json
 import re
 from configparser import ConfigParser
 from pathlib import Path
@@ -8,6 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+import countless
+from countless.core.budget.rule import KINDS, ON_LOSS, ON_UNREACHABLE
+from countless.core.calendar import PERIODS
 from countless.probe import local_url
 from countless.server.http.monitoring import PROBES
 from countless.server.settings import PORT, Settings, load_settings
@@ -19,6 +23,7 @@ DOCKERFILE = (ROOT / "deploy/Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
 COMPOSE_TLS: dict[str, Any] = yaml.safe_load((ROOT / "deploy/compose.tls.yaml").read_text())
 UNITS = sorted((ROOT / "deploy").glob("*.service"))
+CHART = ROOT / "deploy/helm/countless"
 KUBERNETES: dict[str, dict[str, Any]] = {
     each["kind"]: each for each in yaml.safe_load_all((ROOT / "deploy/kubernetes/countless.yaml").read_text())
 }
@@ -101,6 +106,31 @@ def test_kubernetes_manifests_fit_the_settings_and_each_other() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts[claim["metadata"]["name"]] == settings.state_dir
     assert set(mounts) == {claim["metadata"]["name"], *(volume["name"] for volume in pod["volumes"])}
+
+
+def test_chart_takes_the_settings_of_the_manifest_and_the_options_of_the_command() -> None:
+    """`make integrations` renders it with Helm and compares it with the manifest."""
+    variables = {each["name"]: each["value"] for each in workload_container()["env"]}
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    assert values["env"] == variables
+    assert values.keys() == schema["properties"].keys() - {"global"}
+    rule = schema["properties"]["rules"]["items"]["properties"]
+    options = {parameter.name for parameter in command_of(["budget", "create"]).params}
+    assert rule.keys() == options - {"url", "token", "as_json", "help"}
+    allowed = {name: each["enum"] for name, each in rule.items() if "enum" in each}
+    assert allowed == {
+        "per": [*PERIODS], "kind": [*KINDS], "on_loss": [*ON_LOSS], "on_unreachable": [*ON_UNREACHABLE],
+    }  # fmt: skip
+    template = (CHART / "templates/rules.yaml").read_text()
+    assert all(f'"{name}"' in template for name in rule.keys() - {"name"})
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (countless.__version__, countless.__version__)
+
+
+def workload_container() -> dict[str, Any]:
+    found: dict[str, Any] = KUBERNETES["StatefulSet"]["spec"]["template"]["spec"]["containers"][0]
+    return found
 
 
 def test_kubernetes_job_restores_into_the_volume_of_the_coordinator() -> None:
