@@ -1,9 +1,10 @@
 """Three real LiteLLM proxies, a coordinator and a stub model, which is the witness of what was charged."""
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection, HTTPException
 from itertools import count
 from pathlib import Path
@@ -159,6 +160,43 @@ def test_stream_that_its_caller_drops_ends_the_call(fleet: Fleet) -> None:
             assert until(admitted, "a place").startswith(b"data: ")
     # What the streams had reserved and not used is left, too.
     until(lambda: ask(fleet.proxies[0], "slow", max_tokens=LIMIT - 2000).status == 200, "the units are free")
+
+
+def test_stream_that_breaks_off_counts_as_what_was_sent(fleet: Fleet) -> None:
+    for proxy in fleet.proxies:
+        with suppress(HTTPException):  # how a proxy tells of it
+            ask(proxy, "breaks", max_tokens=LIMIT - 100, stream=True)
+        until(lambda: fleet.witness("calls", "breaks") == fleet.proxies.index(proxy) + 1, "it was called")  # noqa: B023
+    until(lambda: ask(fleet.proxies[0], "breaks", max_tokens=LIMIT - 1000).status == 200, "the rest is free")
+    assert fleet.budget("tokens/breaks")["used_upper"] > 0
+
+
+def test_coordinator_that_is_frozen_is_not_waited_for(fleet: Fleet) -> None:
+    fleet.server.process.send_signal(signal.SIGSTOP)
+    try:
+        replies = [ask(proxy, "frozen") for proxy in fleet.proxies]
+    finally:
+        fleet.server.process.send_signal(signal.SIGCONT)
+    assert [reply.status for reply in replies] == [503] * 3
+    assert {reply.headers["retry-after"] for reply in replies} == {"1"}
+    assert fleet.witness("calls", "frozen") == 0
+    for proxy in fleet.proxies:
+        until(lambda: ask(proxy, "frozen").status == 200, "it answers again")  # noqa: B023
+
+
+def test_killed_proxy_holds_nothing_and_what_it_held_counts_as_spent(fleet: Fleet) -> None:
+    held = 5000
+    body = {"model": "slow", "messages": MESSAGES, "max_tokens": held, "stream": True}
+    headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+    with closing(HTTPConnection(fleet.proxies[2].url.partition("//")[2], timeout=TIMEOUT_S)) as connection:
+        connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        assert connection.getresponse().readline().startswith(b"data: ")
+        fleet.proxies[2].kill()
+    until(lambda: ask(fleet.proxies[0], "slow").status == 200, "it is in flight no more")
+    fleet.proxies[2] = fleet.start(2)
+    assert ask(fleet.proxies[2], "plain").status == 200  # it has opened its directory
+    until(lambda: fleet.budget("tokens/slow")["used_lower"] >= held, "what was held counts as spent")
+    assert fleet.budget("tokens/slow")["used_upper"] <= LIMIT
 
 
 def test_budget_holds_while_proxies_and_the_coordinator_are_killed(fleet: Fleet) -> None:

@@ -1,18 +1,14 @@
-"""A storage and two strategies for the `limits` library. Importing the module registers them.
-
-    import countless.integrations.limits
-
-    Limiter(key_func=..., storage_uri="countless://127.0.0.1:2686", strategy="countless")  # slowapi, flask-limiter
+"""A storage and two strategies for `limits`, slowapi and flask-limiter. Importing the module registers them.
 
 The rate limit `100/minute` is the budget `limits/100-per-minute/<identifiers>`. An operator makes the rule for all of
-them at the coordinator: `countless budget create 'limits/100-per-minute/*' --limit 100 --per minute`.
+them: `countless budget create 'limits/100-per-minute/*' --limit 100 --per minute`.
 """
 
 import logging
 from functools import cache
 from hashlib import sha256
 from time import time
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
 from limits import RateLimitItem
@@ -29,29 +25,24 @@ from countless.core.parameters import require_duration
 from countless.errors import AboveLimit, CountlessError, LimitExceeded, UnknownBudget
 
 log = logging.getLogger("countless")
-
 WAIT_S = 0.2  # slowapi asks from the event loop, which must not stand still for long
 MAX_KEY_CHARS = 200
 DEFAULT_NAMESPACE = "LIMITER"  # of the library's rate limits
 
 
 class BudgetStorage(Storage):
-    """A client of the coordinator at `countless://host:port`; the schemes after a `+` are those of `connect`.
+    """A client of the coordinator at `countless://host:port`; `countless://` is the one of the environment.
 
-    Options: `wait`, seconds to wait for the coordinator, and `token`, `site` and `state_dir` of `connect`. What is not
-    given comes from the environment, `countless://` without a host from `COUNTLESS_URL`.
+    Options: `wait`, seconds to wait for the coordinator; `token`, `site` and `state_dir` of `connect`.
     """
 
     STORAGE_SCHEME = [f"countless{plus}" for plus in ("", "+http", "+https", "+nats", "+tls")]  # noqa: RUF012
 
-    def __init__(
-        self, uri: str, wrap_exceptions: bool = False, *, wait: float | str = WAIT_S, **options: str | None
-    ) -> None:
+    def __init__(self, uri: str, wrap_exceptions: bool = False, *, wait: float | str = WAIT_S, **options: str | None):
         super().__init__(uri, wrap_exceptions=wrap_exceptions)
         scheme, _, place = uri.partition("://")
-        transport = scheme.partition("+")[2] or "http"
         self.wait_s = require_duration("wait", wait, "0s", "1h")
-        self.client = connect(f"{transport}://{place}" if place else None, **options)
+        self.client = connect(f"{scheme.partition('+')[2] or 'http'}://{place}" if place else None, **options)
 
     @property
     def base_exceptions(self) -> type[Exception]:
@@ -78,58 +69,49 @@ class BudgetRateLimiter(RateLimiter):
         if not isinstance(storage, BudgetStorage):
             raise ConfigurationError('strategy="countless" needs countless://host:port, and has no in-memory fallback')
         super().__init__(storage)
-        self._budgets = storage.client
-        self._wait_s = storage.wait_s
+        self._client, self._wait_s = storage.client, storage.wait_s
 
     @staticmethod
     def rule_of(item: RateLimitItem) -> tuple[str, BudgetRule]:
         """Return the rule that an operator makes for a rate limit, and how the names of its budgets begin."""
         period = item.GRANULARITY.name
         if item.multiples != 1 or period not in PERIODS:
-            raise ConfigurationError(
-                f"rate limit {item!r}: budgets have limits per {', '.join(PERIODS)}, and no multiples; "
-                'strategy="countless-moving-window" has any'
-            )
+            known = f"budgets have limits per {', '.join(PERIODS)}, and no multiples"
+            raise ConfigurationError(f'rate limit {item!r}: {known}; strategy="countless-moving-window" has any')
         return f"limits/{item.amount}-per-{period}", BudgetRule(item.amount, per=period)
 
     def hit(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
         """Raises `Starved` or `Unreachable` without an answer, which `swallow_errors` of the callers catches."""
-        return self._reserve(item, identifiers, cost, used=cost)
+        return cost == 0 or self._reserve(item, identifiers, cost, used=cost)
 
     def test(self, item: RateLimitItem, *identifiers: str, cost: int = 1) -> bool:
         """True if a `hit` would succeed: the units are reserved, and returned at once."""
-        return self._reserve(item, identifiers, cost, used=0)
+        return cost == 0 or self._reserve(item, identifiers, cost, used=0)
 
     def _reserve(self, item: RateLimitItem, identifiers: tuple[str, ...], cost: int, used: int) -> bool:
-        if cost == 0:
-            return True
         prefix, rule = self.rule_of(item)
-        budget = self._budgets.budget(f"{prefix}/{key_of(item, *identifiers)}")
+        budget, options = self._client.budget(f"{prefix}/{key_of(item, *identifiers)}"), _options(rule)
         try:
             budget.reserve(cost, self._wait_s).settle(used)
         except UnknownBudget as problem:
-            command = command_for(f"{prefix}/*", _options(rule))
+            command = command_for(f"{prefix}/*", options)
             _log_missing(item, command)
             raise ConfigurationError(f"{problem}; create the rule: {command}") from problem
         except (LimitExceeded, AboveLimit):
             return False
         finally:
-            found = budget.rule or rule
-            if _options(found) != _options(rule):
-                _log_difference(item, f"{prefix}/* has {_options(found)}")
+            if (found := _options(budget.rule or rule)) != options:
+                _log_difference(item, f"{prefix}/* has {found}")
         return True
 
     def get_window_stats(self, item: RateLimitItem, *identifiers: str) -> WindowStats:
         """The time at which there will be more, if known, and the units left: at least 1 until a hit is refused."""
-        budget = self._budgets.budget(f"{self.rule_of(item)[0]}/{key_of(item, *identifiers)}")
+        budget = self._client.budget(f"{self.rule_of(item)[0]}/{key_of(item, *identifiers)}")
         return WindowStats(time() + (budget.retry_after() or 0.0), budget.left)
 
 
 class RollingBudgetRateLimiter(BudgetRateLimiter):
-    """At most the amount in every interval as long as the item's: of any granularity, with multiples.
-
-    `100/minute` is the budget `limits/100-in-60s/<identifiers>`, with the rule `--limit 100 --rolling 60s`.
-    """
+    """The amount in every interval as long as the item's; `limits/100-in-60s/*` is `--limit 100 --rolling 60s`."""
 
     @staticmethod
     def rule_of(item: RateLimitItem) -> tuple[str, BudgetRule]:
@@ -138,9 +120,8 @@ class RollingBudgetRateLimiter(BudgetRateLimiter):
 
 
 def _options(rule: BudgetRule) -> str:
-    """Return its limit as options of `countless budget create`."""
-    interval = f"--per {rule.per}" if rule.rolling is None else f"--rolling {rule.rolling:g}s"
-    return f"--limit {rule.limit} {interval}"
+    """The limit, as `countless budget create` takes it."""
+    return f"--limit {rule.limit} " + (f"--per {rule.per}" if rule.rolling is None else f"--rolling {rule.rolling:g}s")
 
 
 @cache  # once for each
@@ -162,10 +143,8 @@ def key_of(item: RateLimitItem, *identifiers: str) -> str:
     """
     parts = identifiers if item.namespace == DEFAULT_NAMESPACE else (item.namespace, *identifiers)
     key = ":".join(quote(str(part), safe="", errors="surrogatepass") for part in parts)
-    if len(key) > MAX_KEY_CHARS:
-        key = sha256(key.encode()).hexdigest()
-    return key or "(all)"  # no identifier has parentheses
+    return (key if len(key) <= MAX_KEY_CHARS else sha256(key.encode()).hexdigest()) or "(all)"  # which no identifier is
 
 
-STRATEGIES["countless"] = BudgetRateLimiter  # type: ignore[assignment]  # declared for the library's own three
-STRATEGIES["countless-moving-window"] = RollingBudgetRateLimiter  # type: ignore[assignment]
+_OURS: dict[str, Any] = {"countless": BudgetRateLimiter, "countless-moving-window": RollingBudgetRateLimiter}
+STRATEGIES.update(_OURS)

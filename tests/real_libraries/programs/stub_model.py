@@ -1,7 +1,8 @@
 """A model in the shape of the OpenAI API that tells a witness what it has charged for, and misbehaves by its name.
 
-`over-N`: every Nth call generates ten tokens more than it was allowed to. `silent`: it reports no usage. `broken`:
-every call fails. `breaks`: every stream breaks off. `slow`: a stream that goes on until its caller leaves.
+`over-N` and `over-N-NAME`: every Nth call generates ten tokens more than it was allowed to. `silent`: it reports no
+usage. `broken`: every call fails. `breaks`: every stream breaks off. `slow`: a stream that goes on until its caller
+leaves.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ async def chat(request: Request) -> Response:
         return JSONResponse({"error": {"message": "out of order"}}, 500)
     allowed = limits[model] if limits[model] is not None else 100_000
     completion = allowed // 2
-    every = int(model.removeprefix("over-")) if model.startswith("over-") else 0
+    every = int(model.split("-")[1]) if model.startswith("over-") else 0
     if every and calls[model] % every == 0:
         completion = allowed + OVER
         over[model] += OVER
