@@ -8,13 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import flask
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, WebSocket
 from fastapi.responses import StreamingResponse
 from fastapi.testclient import TestClient
+from flask.views import MethodView
+from werkzeug.test import Client as WsgiClient
 
 import countless
 from countless.asgi import LimitRequests as LimitAsgiRequests
@@ -29,7 +31,7 @@ from support.uwsgi import Uwsgi
 
 pytestmark = pytest.mark.slow
 
-RULES = ("keys/*", "orgs/*", "teams/*", "users/*", "throttle/uploads/*", "exports", "tasks")
+RULES = ("keys/*", "orgs/*", "teams/*", "users/*", "throttle/uploads/*", "views/*", "exports", "tasks")
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +181,14 @@ def test_flask_by_wsgi_and_by_decorator(client: countless.Client, caplog: pytest
     def export() -> str:
         return "rows"
 
+    class Report(MethodView):
+        decorators: ClassVar[Any] = [countless.limited("views/{tenant}", client=client, wait=TIMEOUT_S)]
+
+        def get(self, tenant: str) -> str:
+            return tenant
+
+    app.add_url_rule("/reports/<tenant>", view_func=Report.as_view("report"))
+    app.add_url_rule("/reports/of/<owner>", view_func=Report.as_view("owner"))
     web = app.test_client()
     answers = [web.get("/", headers={"x-api-key": "secret"}) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200, 200, 429]
@@ -189,6 +199,12 @@ def test_flask_by_wsgi_and_by_decorator(client: countless.Client, caplog: pytest
     exports = [web.get("/exports") for _ in range(3)]
     assert [answer.status_code for answer in exports] == [200, 200, 429]
     assert int(exports[2].headers["retry-after"]) > 0
+    assert [web.get("/reports/acme").status_code for _ in range(3)] == [200, 200, 429]
+    assert web.get("/reports/of/acme").status_code == 500
+    assert "fields are of these: owner; tenant is none of them" in caplog.text
+    of_wrong_kind = LimitWsgiRequests(app.wsgi_app, client, "running/{key}", key=lambda environ: "a", wait=TIMEOUT_S)
+    assert WsgiClient(of_wrong_kind).get("/").status_code == 503
+    assert "limits what runs at the same time: use acquire" in caplog.text
     missing = LimitWsgiRequests(app.wsgi_app, client, "missing/{key}", key=lambda environ: "a", wait=TIMEOUT_S)
     app.wsgi_app = missing  # type: ignore[method-assign]
     assert web.get("/").status_code == 503
@@ -302,6 +318,11 @@ async def ask(): return [await AsyncClient().get("/async/again") for _ in range(
 show(asyncio.run(ask()))
 Upload.throttle_scope = "unknown"
 show([Client().get("/uploads", **addressed(3))])
+throttles.ScopedThrottle.options = {"on_unreachable": "pass"}
+try:
+    Client().get("/uploads", **addressed(3))
+except Exception as error:
+    print(type(error).__name__, error.parameter)
 settings.MIDDLEWARE = [limit_requests]
 try:
     Client().get("/")
@@ -333,6 +354,7 @@ def test_django_by_middleware_and_by_throttle(server: Server) -> None:
         "application/problem+json True True",
         "[200, 200, 429]",
         "[503]",
+        "InvalidParameter on_unreachable",
         "ImproperlyConfigured user_or_address needs request.user: put limit_requests below AuthenticationMiddleware",
         "InvalidParameter COUNTLESS_LIMIT = None",
         "InvalidParameter budget = 'users/{key}'",

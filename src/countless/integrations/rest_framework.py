@@ -41,14 +41,18 @@ class UserThrottle(BaseThrottle):
         self._retry_after: float | None = None
         if scope is None or key is None:
             return True
+        limit = _limit(scope, **self.options)  # a wrong option is an error of the program, not of the request
         try:
-            _limit(scope, **self.options).take({"key": key}, 1)
+            limit.take({"key": key}, 1)
         except (LimitExceeded, AboveLimit) as refused:
             self._retry_after = getattr(refused, "retry_after", None)
             return False
         except BudgetRefused as problem:
             raise QuotaUnavailable from problem
-        except InvalidParameter as problem:  # the key comes from outside, as from X-Forwarded-For
+        except InvalidParameter as problem:
+            if not problem.allowed:  # the kind of the rule is wrong
+                raise QuotaUnavailable from problem
+            # The key comes from outside, as from X-Forwarded-For.
             raise ParseError(f"the key of this request must be {problem.allowed}") from problem
         return True
 

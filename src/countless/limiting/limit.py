@@ -233,10 +233,10 @@ class Limit:
         """The answer to a request that was refused with this error, as problem details (RFC 9457)."""
         reason = reason_of(problem)
         headers: Headers = []
-        if reason == INVALID:
+        if reason == INVALID and (allowed := getattr(problem, "allowed", "")):  # without: the kind of the rule is wrong
             parameter = getattr(problem, "parameter", "")
             what = {"n": "cost", "budget": "name of the budget"}.get(parameter, parameter)
-            title = f"the {what} of this request must be {getattr(problem, 'allowed', '')}"
+            title = f"the {what} of this request must be {allowed}"
             return _refusal(400, {"type": "about:blank", "title": title}, headers)
         retry: float | None
         if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:

@@ -7,7 +7,7 @@ The fields of the name are arguments of the function. A call beyond the limit ra
 not run.
 """
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from functools import partial, wraps
 from inspect import (
@@ -93,10 +93,10 @@ class Calls:
             )
         require_not_registered(function)
         self._signature = signature(function) if limit.fields and key is None else Signature()
-        known = tuple(self._signature.parameters) if key is None else (KEY,)
-        if unknown := [field for field in limit.fields if field not in known]:
-            allowed = f"a name whose fields are of these: {', '.join(known)}; {unknown[0]} is none of them"
-            raise InvalidParameter("budget", limit.budget, allowed)
+        parameters = self._signature.parameters
+        self._others = next((each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD), None)
+        if self._others is None:
+            _require_fields(limit, tuple(parameters) if key is None else (KEY,))
         if key is not None and not limit.fields:
             raise InvalidParameter("budget", limit.budget, "a name with {key} if a key is given")
         self._limit = limit
@@ -129,7 +129,16 @@ class Calls:
             call = self._signature.bind(*args, **kwargs)
             call.apply_defaults()
             values = call.arguments
+            if self._others is not None:  # as a view that Flask makes of a class
+                values = {**values.pop(self._others), **values}
+                _require_fields(self._limit, values)
         return values, self._cost(*args, **kwargs) if callable(self._cost) else self._cost
+
+
+def _require_fields(limit: Limit, known: Collection[str]) -> None:
+    if unknown := [field for field in limit.fields if field not in known]:
+        allowed = f"a name whose fields are of these: {', '.join(known)}; {unknown[0]} is none of them"
+        raise InvalidParameter("budget", limit.budget, allowed)
 
 
 def _limited(function: Callable[..., Any], calls: Calls) -> Callable[..., Any]:
