@@ -67,7 +67,7 @@ class GatewayAgent(Process):
         options = ["--statsd-port", "0", "--http-port", "0", "--config", str(folder / "agent.toml")]
         options += ["--state-dir", str(folder / "state")]
         super().__init__([PYTHON, "-m", "countless.cli.main", "agent", "--url", url, *options], folder / "agent.log")
-        self.listen = self.find(r"grpc://(127\.0\.0\.1:\d+)")
+        self.listen = self.find(r"grpc(?:://|\+)(\S+)")
         self.http = self.find(r"http://(127\.0\.0\.1:\d+)")
 
     def metrics(self) -> dict[str, float]:

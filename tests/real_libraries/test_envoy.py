@@ -193,3 +193,18 @@ def test_file_that_is_wrong_ends_the_agent(tmp_path: Path, text: str, message: s
 def test_two_agents_do_not_share_a_port(gateways: Gateways, tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=f"cannot listen on grpc://{gateways.agents[0].listen}"):
         GatewayAgent(gateways.server.url, tmp_path, RULES, gateways.agents[0].listen)
+
+
+def test_agent_answers_on_a_unix_socket_until_it_is_stopped(gateways: Gateways, tmp_path: Path) -> None:
+    agent = GatewayAgent(gateways.server.url, tmp_path, RULES, f"unix:{tmp_path}/envoy")
+    with agent:
+        assert (tmp_path / "envoy").stat().st_mode & 0o777 == 0o666
+        command = [PYTHON, str(Path(__file__).parent / "programs/ask_agent.py"), agent.listen, "unix", "", "unix"]
+        answers = subprocess.run(
+            command, env=environment(PYTHONPATH=str(SOURCES)), capture_output=True, text=True, timeout=TIMEOUT_S,
+            check=True,
+        )  # fmt: skip
+        assert answers.stdout.split() == ["1", "2", "1"]  # a path without characters makes no name
+        agent.process.send_signal(signal.SIGTERM)
+        assert agent.process.wait(TIMEOUT_S) == 0, agent.log()
+    until(lambda: budget(gateways, "paths/unix")["used_upper"] == 2, "it has handed in the rest")
