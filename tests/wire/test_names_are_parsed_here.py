@@ -18,6 +18,7 @@ SPLITTING = {"partition", "rpartition", "split", "rsplit", "removeprefix", "remo
 SEARCHING = {"find", "rfind", "index", "rindex"}
 # What these modules read is no name of anything that is counted.
 OTHER_TEXTS = {
+    "agent/envoy.py": "an address",
     "agent/hosts.py": "a Host header",
     "agent/rules.py": "rules of the agent: PATTERN=per,tz,anchor",
     "agent/statsd.py": "lines of StatsD",
