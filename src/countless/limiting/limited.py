@@ -128,10 +128,10 @@ class Calls:
         elif self._limit.fields:
             call = self._signature.bind(*args, **kwargs)
             call.apply_defaults()
-            values = call.arguments
             if self._others is not None:  # as a view that Flask makes of a class
-                values = {**values.pop(self._others), **values}
-                _require_fields(self._limit, values)
+                call.arguments.update(call.arguments.pop(self._others))
+                _require_fields(self._limit, call.arguments)
+            values = call.arguments
         return values, self._cost(*args, **kwargs) if callable(self._cost) else self._cost
 
 
