@@ -1,7 +1,8 @@
-"""What a budget costs: messages against the proved bounds, and what is left at the first refusal."""
+"""What a budget costs: messages against the proved bounds and a server, and what is left at the first refusal."""
 
 from collections.abc import Iterator
 
+from bench import budget_games
 from countless_lab.arena.budgets import ADVERSARIES, TRAFFIC, play
 from tools.tables import Table
 
@@ -11,6 +12,11 @@ COLUMNS = ("sites", "limit", "slack", "traffic", "to the first refusal", "to the
 
 
 def main() -> Iterator[Table]:
+    yield from tables()
+    yield from budget_games.main()
+
+
+def tables() -> Iterator[Table]:
     rows = []
     for sites, limit in FLEETS:
         for slack in SLACKS:

@@ -22,8 +22,9 @@ from countless.client.durable.state import DurableCounter
 from countless.client.forks import present_page
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows
-from countless.core.budget.messages import BudgetId, Grant
+from countless.core.budget.messages import BudgetId, Quota
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.core.site import Site
 from countless.core.triggers import EveryNth, OffsetMultiple
@@ -99,8 +100,8 @@ def requests() -> None:
     with TemporaryDirectory() as directory:
         file = CountFile.create(Path(directory), SiteId("bench"))
 
-        def in_file(budget: BudgetId, site_id: SiteId) -> DurableBudget:
-            return DurableBudget(budget, 1, file)
+        def in_file(site: BudgetSite, site_id: SiteId) -> DurableBudget:
+            return DurableBudget(site, 1, file)
 
         calls: dict[str, tuple[Callable[[], object], int]] = {
             "add()": (quiet.add, 200_000),
@@ -127,7 +128,7 @@ def granted_budget(new_local: NewLocal, per: str | None = None) -> BudgetPart:
     if calendar is not None:
         budget.receive(SetBudgetRule(BudgetId("bench"), 10**9, per, "UTC", None, 0.01, "spending", "charge", "refuse"))
     period = 0 if calendar is None else calendar.period_at(now())
-    budget.receive(Grant(BudgetId("bench", period), 0, 10**9))
+    budget.receive(Quota(BudgetId("bench", period), since=1, number=1, granted=10**9, keep=True))
     return budget
 
 

@@ -5,6 +5,7 @@ they are made again where they are, on the child's page.
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from copy import deepcopy
 from functools import partial
@@ -69,6 +70,7 @@ def inherited(
     counters = [each for each in (*client._local_counters.values(), *finished) if each is not None]
     pairs += [(counter.sequence, _numbers(counter, page)) for counter in counters]
     for part in parts.values():
+        pairs += [(part._waiters, {}), (part._lingering, deque())]  # requests of the parent's threads
         for local in part._periods._periods.states.values():
             pairs += zip((local._aside, local.units), _units(local, page), strict=True)
     file = None if client._durable is None else client._durable._file._file

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from countless.client.budgets.budget import BudgetRequest
+from countless.client.budgets.requests import decide
 from countless.core.budget.rule import BudgetRule
 from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
@@ -103,7 +104,7 @@ class Spending:
         hold = not self._rng.randbelow(3)
         request = BudgetRequest(budget, units, hold=hold)
         try:
-            allowed = bool(request.attempt())
+            allowed = bool(decide(request, wait=0))
         except UnknownBudget:  # a clock is wrong
             return
         except Killed:

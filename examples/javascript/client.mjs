@@ -11,7 +11,7 @@ import { Site } from "./site.mjs";
 
 const [HELLO, JOIN, LEAVE, SYNC] = [4, 5, 6, 7];
 const [HELLO_ACK, INCARNATION_RETIRED, LEAVE_ACK, , REJOIN, COUNTER_REJECTED] = [8, 9, 10, 11, 12, 13];
-const VERSION = 3;
+const VERSION = 4;
 
 export class Client {
   constructor(url, site, token) {

@@ -11,9 +11,10 @@ from threading import Event
 import pytest
 
 from countless.client.budgets.group import BudgetGroup
+from countless.client.budgets.requests import Waiter
 from countless.client.client import Client, connect
 from countless.core.budget.decision import Decision, Reason
-from countless.core.budget.messages import BudgetId, Exhausted, Grant
+from countless.core.budget.messages import BudgetId
 from countless.errors import AboveLimit, InvalidParameter, LimitExceeded, Starved, UnknownBudget
 from countless.wire.frames import BudgetRejected, SetBudgetRule
 from support.interrupts import interrupt, is_free, points, run_until
@@ -27,7 +28,7 @@ RULE = SetBudgetRule(TOKENS, 10, None, "UTC", None, 0.01, "spending", "charge", 
 
 def refused(recording: RecordingBudget) -> RecordingBudget:
     recording.receive(RULE)
-    recording.receive(Exhausted(TOKENS, 0, 11))
+    recording.refuse(11, keep=True)
     return recording
 
 
@@ -57,7 +58,7 @@ def test_request_may_wait_for_ever() -> None:
     with ThreadPoolExecutor(1) as pool:
         decision = pool.submit(recording.budget.take, 2, wait=inf)
         assert recording.waited.wait(TIMEOUT_S)
-        recording.grant(2)
+        recording.lend(2)
         assert decision.result()
 
 
@@ -78,9 +79,9 @@ async def test_thousand_tasks_wait_for_the_coordinator_without_a_thread_each() -
     tasks = [asyncio.create_task(recording.budget.atake(1 + number % 3, wait=TIMEOUT_S)) for number in range(1000)]
     await eventually(lambda: recording.sent)
     assert threading.active_count() == threads
-    await asyncio.to_thread(recording.grant, 5000)
+    await asyncio.to_thread(recording.lend, 5000)
     assert all(await asyncio.gather(*tasks))
-    assert recording.recall(1).spent == sum(1 + number % 3 for number in range(1000))
+    assert recording.recall().spent == sum(1 + number % 3 for number in range(1000))
 
 
 async def test_cancelled_request_is_withdrawn() -> None:
@@ -90,8 +91,8 @@ async def test_cancelled_request_is_withdrawn() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    recording.grant(10)
-    ask = recording.recall(1)
+    recording.lend(10)
+    ask = recording.recall()
     assert (ask.want, ask.spent) == (0, 0)
 
 
@@ -103,7 +104,7 @@ async def test_reservation_that_is_allowed_and_cancelled_returns_its_units() -> 
 
     task = asyncio.create_task(reserve())
     await eventually(lambda: recording.sent)
-    recording.grant(10)
+    recording.lend(10)
     assert recording.budget.remaining == 5
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -119,7 +120,7 @@ async def test_areserve_settles_what_was_used_and_an_exception_settles_nothing()
         async with recording.budget.areserve(6):
             raise RuntimeError
     hold = await recording.budget.areserve(3)
-    ask = recording.recall(1)
+    ask = recording.recall()
     assert (ask.spent, ask.held, hold.units) == (2, 3, 3)
 
 
@@ -129,8 +130,7 @@ async def test_areserve_raises_why_it_was_refused() -> None:
         await recording.budget.areserve(6, wait=0)
     with pytest.raises(InvalidParameter, match="wait must be"):
         await recording.budget.areserve(6, wait=-1)
-    with recording.lock:
-        recording.budget.receive(Exhausted(TOKENS, 0, 6))
+    recording.refuse(6)
     with pytest.raises(LimitExceeded):
         async with recording.budget.areserve(6, wait=TIMEOUT_S):
             pass
@@ -156,7 +156,7 @@ def granted(**limits: int) -> Process:
     """A process that was granted these units, and whose messages are lost."""
     process = Process(0, list(limits), lambda site_id, ask: None)
     for name, limit in limits.items():
-        process.receive(Grant(BudgetId(name), 0, limit))
+        process.receive(process.quotas.lend(BudgetId(name), limit))
     return process
 
 
@@ -200,7 +200,7 @@ def test_budgets_together_are_not_spent_if_one_limits_what_runs_at_the_same_time
 
 def test_refusal_of_one_budget_names_it_and_changes_no_other() -> None:
     process = granted(key=10, team=5)
-    process.receive(Exhausted(BudgetId("team"), 0, 6))
+    process.receive(process.quotas.refuse(BudgetId("team"), 6, keep=True))
     assert group(process).take(6).reason is Reason.EXHAUSTED
     with pytest.raises(LimitExceeded, match="'team' has not 6 units"):
         group(process).reserve(6)
@@ -220,11 +220,11 @@ def test_unknown_budget_undoes_the_others() -> None:
     request = group(process)._request(3, hold=True)
     assert request.attempt() is None
     process.budgets["key"].take(10)
-    process.receive(Grant(BudgetId("key"), 0, 13))
+    process.receive(process.quotas.lend(BudgetId("key"), 13))
     with process.lock:
         process.budgets["team"].receive(BudgetRejected(BudgetId("team"), "gone"))
     with pytest.raises(UnknownBudget, match="gone"):
-        request.attempt()
+        request.ask()
     assert remaining(process) == [3, 0]
 
 
@@ -332,8 +332,29 @@ def test_acquire_beyond_the_time_is_refused() -> None:
         slots.acquire(wait=0)
     slot.release()
     slot.release()
+    with pytest.raises(Starved):
+        slots.acquire(2, wait=0)
+    world.deliver()
     with slots.acquire(2, wait=0):
         pass
+
+
+def test_units_of_a_request_that_waits_for_another_budget_stay_until_it_is_decided() -> None:
+    world, ended = ConnectedProcesses(2, key=1, team=1), list[str]()
+    process, other = world.processes
+    assert other.budgets["team"].take(wait=0).reason is Reason.STARVED
+    world.deliver()
+    slot = other.budgets["team"].acquire(wait=0)
+    request = group(process)._request(1, hold=False)
+    request.start_waiting(Waiter(request, partial(ended.append, "ended")))
+    world.deliver()
+    assert (ended, remaining(process)) == (["ended"], [0, 0])  # the team has refused, and the unit of the key is back
+    slot.release()
+    world.deliver()
+    assert world.coordinators["key"].usage.upper == 0
+    assert not group(process).take(1, wait=0)
+    world.deliver()
+    assert group(process).take(1, wait=0)
 
 
 async def test_aacquire_returns_the_units() -> None:
@@ -341,5 +362,5 @@ async def test_aacquire_returns_the_units() -> None:
     async with recording.budget.aacquire(2):
         assert recording.budget.remaining == 0
     (await recording.budget.aacquire()).release()
-    ask = recording.recall(1)
+    ask = recording.recall()
     assert (ask.spent, ask.held) == (0, 0)

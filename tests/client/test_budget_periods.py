@@ -13,8 +13,9 @@ from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.decision import Decision, Reason
-from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.errors import LimitExceeded, UnknownBudget
 from countless.wire.frames import (
@@ -22,10 +23,10 @@ from countless.wire.frames import (
     BudgetLeave,
     BudgetLeaveAck,
     BudgetRejected,
-    BudgetReset,
     SetBudgetRule,
 )
 from support.interrupts import interrupt, is_free, points, run_until
+from support.local_budgets import Quotas, Told, told
 
 SITE = SiteId("web", 7)
 HOUR_S = 3600.0
@@ -43,6 +44,7 @@ class Site:
     def __init__(self, kind: str = "plain", rule: SetBudgetRule | None = HOURLY) -> None:
         self.now = NOON * HOUR_S
         self.sent: list[Ask | BudgetLeave] = []
+        self.quotas = Quotas()
         self.lock = RLock()
         self.file = CountFile.in_memory(SITE)
         link = BudgetLink(self._send, lambda: True, lambda number: None, clock=lambda: self.now)
@@ -52,15 +54,15 @@ class Site:
         if rule is not None:
             self.receive(rule)
 
-    def _durable(self, budget: BudgetId, site_id: SiteId) -> DurableBudget:
-        return DurableBudget(budget, site_id.incarnation, self.file)
+    def _durable(self, site: BudgetSite, site_id: SiteId) -> DurableBudget:
+        return DurableBudget(site, site_id.incarnation, self.file)
 
     def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self.sent += items
 
-    def take_sent(self) -> list[Ask | BudgetLeave]:
+    def take_sent(self) -> list[Told | BudgetLeave]:
         sent, self.sent = self.sent, []
-        return sent
+        return told(sent)
 
     def receive(self, *items: BudgetDownItem) -> None:
         for item in items:
@@ -71,8 +73,10 @@ class Site:
         """Be granted `limit` units in a period, and spend `n` of them."""
         self.now = period * HOUR_S
         assert self.budget.take(n, wait=0).reason is Reason.STARVED
-        self.receive(Grant(tokens(period), 0, limit))
+        self.receive(self.quotas.lend(tokens(period), limit))
         assert self.budget.take(n, wait=0)
+        with self.lock:
+            self.budget.tick()
         self.sent.clear()
 
 
@@ -80,13 +84,13 @@ def test_site_asks_without_a_period_until_it_knows_the_rule(kind: str) -> None:
     site = Site(kind, rule=None)
     assert (site.budget.rule, site.budget.resets_at) == (None, None)
     assert site.budget.take(3, wait=0).reason is Reason.STARVED
-    assert site.take_sent() == [Ask(tokens(0), 0, 1, 0, 0, 0, 3)]
+    assert site.take_sent() == [Told(tokens(0), 1, 0, 0, 0, 3)]
     ended: list[str] = []
     request = BudgetRequest(site.budget, 3, hold=False)
     request.start_waiting(Waiter(request, partial(ended.append, "ended")))
     site.receive(HOURLY)
-    assert site.take_sent()[-1] == Ask(tokens(NOON), 0, 1, 0, 0, 0, 3)
-    site.receive(Grant(tokens(NOON), 0, 10))
+    assert site.take_sent()[-1] == Told(tokens(NOON), 2, 0, 0, 0, 3)
+    site.receive(site.quotas.lend(tokens(NOON), 10))
     assert ended == ["ended"]
     assert site.budget.rule == BudgetRule(100, "hour")
     assert (site.budget.remaining, site.budget.resets_at) == (7, (NOON + 1) * HOUR_S)
@@ -95,10 +99,10 @@ def test_site_asks_without_a_period_until_it_knows_the_rule(kind: str) -> None:
 def test_rule_without_periods_changes_nothing_but_the_rule(kind: str) -> None:
     site = Site(kind, rule=None)
     site.budget.take(3, wait=0)
-    site.receive(HOURLY._replace(per=None), Grant(tokens(0), 0, 10))
+    site.receive(HOURLY._replace(per=None), site.quotas.lend(tokens(0), 10))
     assert site.budget.take(10, wait=0)
     assert (site.budget.rule, site.budget.resets_at) == (BudgetRule(100), None)
-    site.receive(Exhausted(tokens(0), 0, 1))
+    site.receive(site.quotas.refuse(tokens(0), 1))
     assert site.budget.take(1, wait=0) == Decision(Reason.EXHAUSTED)
 
 
@@ -108,9 +112,9 @@ def test_units_of_a_period_cannot_be_spent_in_the_next_one(kind: str) -> None:
     site.now += HOUR_S
     assert site.budget.remaining == 0
     assert site.budget.take(wait=0).reason is Reason.STARVED
-    site.receive(Grant(tokens(NOON), 0, 20))  # it comes late
+    site.receive(site.quotas.lend(tokens(NOON), 20))  # it comes late
     assert site.budget.take(wait=0).reason is Reason.STARVED
-    site.receive(Grant(tokens(NOON + 1), 0, 5))
+    site.receive(site.quotas.lend(tokens(NOON + 1), 5))
     assert site.budget.take(5, wait=0)
     assert not site.budget.take(wait=0)
 
@@ -123,29 +127,29 @@ def test_units_set_aside_are_not_taken_after_the_end_of_their_period(kind: str) 
     assert site.budget.take()
     site.now += 0.001
     assert not site.budget.take(wait=0)
-    site.receive(Recall(tokens(NOON), 1))
-    assert site.take_sent()[-1] == Ask(tokens(NOON), 1, 2, 3, 0, 3, 0)
+    site.receive(site.quotas.recall(tokens(NOON)))
+    assert site.take_sent()[-1] == Told(tokens(NOON), 2, 3, 0, 3, 0)
 
 
 def test_hold_is_settled_in_the_period_in_which_it_was_made(kind: str) -> None:
     site = Site(kind)
     site.use(NOON, 10, 1)
     hold = site.budget.reserve(9)
-    site.receive(Exhausted(tokens(NOON), 0, 1))
+    site.receive(site.quotas.refuse(tokens(NOON), 1))
     assert site.take_sent() == []
-    site.receive(Recall(tokens(NOON), 1), Exhausted(tokens(NOON), 1, 1))
+    site.receive(site.quotas.recall(tokens(NOON)), site.quotas.refuse(tokens(NOON), 1))
     site.use(NOON + 1, 6, 2)
     hold.settle(4)
-    assert site.take_sent() == [Ask(tokens(NOON), 1, 3, 5, 0, 10, 0)]  # it was refused, so it reports what is back
+    assert site.take_sent() == [Told(tokens(NOON), 3, 5, 0, 5, 0)]  # what is back was not lent, so it is returned
     assert site.budget.remaining == 4
-    site.receive(Recall(tokens(NOON), 2), Recall(tokens(NOON + 1), 1))
-    assert site.take_sent() == [Ask(tokens(NOON), 2, 4, 5, 0, 5, 0), Ask(tokens(NOON + 1), 1, 2, 2, 0, 2, 0)]
+    site.receive(site.quotas.recall(tokens(NOON)), site.quotas.recall(tokens(NOON + 1)))
+    assert site.take_sent() == [Told(tokens(NOON), 4, 5, 0, 5, 0), Told(tokens(NOON + 1), 2, 2, 0, 2, 0)]
 
 
 def test_refusal_says_when_the_period_ends(kind: str) -> None:
     site = Site(kind)
     site.use(NOON, 10, 10)
-    site.receive(Exhausted(tokens(NOON), 0, 1))
+    site.receive(site.quotas.refuse(tokens(NOON), 1))
     site.now += 1000
     assert site.budget.take(wait=0) == Decision(Reason.EXHAUSTED, 2600.0)
     with pytest.raises(LimitExceeded) as raised:
@@ -182,7 +186,7 @@ def test_clock_that_goes_back_does_not_admit_the_same_units_again(kind: str) -> 
     site.use(NOON + 2, 10, 1)
     site.now = NOON * HOUR_S
     assert site.budget.remaining == 0
-    site.receive(Grant(tokens(NOON), 0, 10))  # what the coordinator believes was lost
+    site.receive(site.quotas.lend(tokens(NOON), 10))  # what the coordinator believes was lost
     assert site.budget.take(1, wait=0).reason is Reason.STARVED
     assert site.take_sent() == []
 
@@ -196,11 +200,11 @@ def test_period_that_was_handed_in_begins_again_when_that_is_acknowledged(kind: 
     request = BudgetRequest(site.budget, 3, hold=False)
     request.start_waiting(Waiter(request, partial(ended.append, "ended")))
     assert site.take_sent() == []
-    site.receive(Recall(tokens(NOON), 1))
+    site.receive(site.quotas.recall(tokens(NOON)))
     assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 4)]
     site.receive(BudgetLeaveAck(tokens(NOON), 7))
-    assert site.take_sent() == [Ask(tokens(NOON), 0, 1, 0, 0, 0, 3)]
-    site.receive(Grant(tokens(NOON), 5, 6))
+    assert site.take_sent() == [Told(tokens(NOON), 2, 0, 0, 0, 3)]  # `seq` goes on
+    site.receive(site.quotas.begin_again(tokens(NOON), 2), site.quotas.lend(tokens(NOON), 6))
     assert (ended, site.budget.remaining) == (["ended"], 3)
     with site.lock:
         assert [item.budget.period for item in site.budget.resend()] == [NOON + 1, NOON + 2, NOON]
@@ -214,9 +218,9 @@ def test_recall_of_a_period_that_was_handed_in_is_answered_with_what_was_spent(k
     for period in (NOON, NOON + 1, NOON + 2):
         site.use(period, 10, 4)
     site.sent.clear()
-    site.receive(Recall(tokens(NOON), 1))
+    site.receive(site.quotas.recall(tokens(NOON)))
     assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 4)]
-    site.receive(BudgetLeaveAck(tokens(NOON), 7), Recall(tokens(NOON), 2), Grant(tokens(NOON), 2, 10))
+    site.receive(BudgetLeaveAck(tokens(NOON), 7), site.quotas.recall(tokens(NOON)), site.quotas.lend(tokens(NOON), 10))
     assert site.take_sent() == [BudgetLeave(tokens(NOON), 7, 0)]
 
 
@@ -228,9 +232,9 @@ def test_next_period_is_asked_for_before_it_begins_if_this_one_was_used(kind: st
         assert HOUR_S - 120 <= seconds <= HOUR_S - 60
         site.now += seconds
         site.budget.tick()
-        assert site.take_sent() == [Ask(tokens(NOON + 1), 0, 1, 0, 0, 0, 1)]
+        assert site.take_sent() == [Told(tokens(NOON + 1), 1, 0, 0, 0, 1)]
         assert 60 <= site.budget.seconds_to_tick() <= 120
-    site.receive(Grant(tokens(NOON + 1), 0, 28))
+    site.receive(site.quotas.lend(tokens(NOON + 1), 28))
     assert site.budget.remaining == 6
     with site.lock:
         site.now += site.budget.seconds_to_tick()
@@ -269,7 +273,8 @@ def test_coordinator_that_is_away_across_the_edge_of_a_minute_costs_no_request()
         with site.lock:
             if not away and site.budget.seconds_to_tick() <= 0:
                 site.budget.tick()
-        for ask in site.take_sent() if not away else []:
+        sent, site.sent = site.sent, []
+        for ask in sent if not away else []:
             assert isinstance(ask, Ask)
             for _, message in coordinators[ask.budget.period].receive(SITE, ask):
                 site.receive(message)
@@ -281,24 +286,24 @@ def test_units_that_were_exhausted_in_a_period_stay_exhausted_while_the_coordina
     site = Site(kind)
     site.use(NOON, 10, 10)
     assert site.budget.left == 1
-    site.receive(Exhausted(tokens(NOON), 0, 1))
+    site.receive(site.quotas.refuse(tokens(NOON), 1))
     assert site.budget.take(wait=0).reason is Reason.EXHAUSTED
-    site.receive(Recall(tokens(NOON), 1))  # it was restarted, and waits for another process that was killed
+    site.receive(site.quotas.recall(tokens(NOON)))  # it was restarted, and waits for another process that was killed
     for n in (1, 2):
         assert site.budget.take(n, wait=0) == Decision(Reason.EXHAUSTED, HOUR_S)
     assert site.budget.left == 0
-    site.receive(Grant(tokens(NOON), 1, 11))
-    assert site.budget.take(2, wait=0).reason is Reason.STARVED
+    site.receive(site.quotas.lend(tokens(NOON), 11))
     assert site.budget.take(wait=0)
+    assert site.budget.take(2, wait=0).reason is Reason.STARVED
     site.now += HOUR_S
     assert (site.budget.left, site.budget.take(wait=0).reason) == (1, Reason.STARVED)
 
 
 def test_units_without_periods_may_come_back_while_the_coordinator_does_not_answer() -> None:
     site = Site(rule=HOURLY._replace(per=None))
-    site.receive(Exhausted(tokens(0), 0, 1))
+    site.receive(site.quotas.refuse(tokens(0), 1))
     assert site.budget.take(wait=0).reason is Reason.EXHAUSTED
-    site.receive(Recall(tokens(0), 1))
+    site.receive(site.quotas.recall(tokens(0)))
     assert site.budget.take(wait=0).reason is Reason.STARVED
 
 
@@ -308,7 +313,7 @@ def test_request_that_waits_is_admitted_in_the_period_that_begins_meanwhile(kind
     with site.lock:
         site.now += site.budget.seconds_to_tick()
         site.budget.tick()
-    site.receive(Grant(tokens(NOON + 1), 0, 28))
+    site.receive(site.quotas.lend(tokens(NOON + 1), 28))
     ended: list[str] = []
     request = BudgetRequest(site.budget, 20, hold=False)
     request.start_waiting(Waiter(request, partial(ended.append, "ended")))
@@ -325,17 +330,17 @@ def test_rejection_of_the_present_period_is_an_error_and_of_an_earlier_one_is_no
     site.use(NOON + 1, 10, 4)
     request = BudgetRequest(site.budget, 20, hold=False)
     assert request.attempt() is None
-    site.receive(BudgetRejected(tokens(NOON), "closed"), BudgetReset(tokens(NOON - 5)))
+    site.receive(BudgetRejected(tokens(NOON), "closed"), BudgetRejected(tokens(NOON - 5), "closed"))
     assert request.attempt() is None
     site.receive(BudgetRejected(tokens(NOON + 1), "check the clock"))
     with pytest.raises(UnknownBudget, match="check the clock"):
         request.attempt()
     site.sent.clear()
     assert site.budget.take(3, wait=0).reason is Reason.STARVED
-    assert site.take_sent() == [Ask(tokens(NOON + 1), 0, 3, 0, 0, 0, 3)]  # `seq` goes on
+    assert site.take_sent() == [Told(tokens(NOON + 1), 2, 0, 0, 0, 3)]  # `seq` goes on
     site.now = NOON * HOUR_S
     assert site.budget.take(3, wait=0).reason is Reason.STARVED
-    assert site.take_sent() == [Ask(tokens(NOON), 0, 2, 0, 0, 0, 3)]
+    assert site.take_sent() == [Told(tokens(NOON), 2, 0, 0, 0, 3)]
 
 
 def test_budget_of_the_same_name_with_another_calendar_starts_from_nothing(kind: str) -> None:
@@ -349,7 +354,7 @@ def test_budget_of_the_same_name_with_another_calendar_starts_from_nothing(kind:
         assert not site.budget.active
     site.receive(BudgetRejected(tokens(NOON + 2), "there is no such period"))
     assert site.budget.take(3, wait=0).reason is Reason.STARVED
-    assert site.take_sent()[-1] == Ask(tokens(day), 0, 1, 0, 0, 0, 3)
+    assert site.take_sent()[-1] == Told(tokens(day), 2, 0, 0, 0, 3)
 
 
 @pytest.mark.parametrize("rule", [HOURLY._replace(tz="Europe/Nowhere"), HOURLY._replace(kind="unheard-of")])
@@ -373,7 +378,7 @@ def test_renewed_budget_hands_in_every_period_and_begins_again(kind: str) -> Non
         site.budget.renew(SiteId("web", 8))
         assert site.budget.resend() == [BudgetLeave(tokens(NOON), 7, 4), BudgetLeave(tokens(NOON + 1), 7, 5)]
     assert site.budget.take(3, wait=0).reason is Reason.STARVED
-    assert site.take_sent() == [Ask(tokens(NOON + 1), 0, 1, 0, 0, 0, 3)]
+    assert site.take_sent() == [Told(tokens(NOON + 1), 1, 0, 0, 0, 3)]
 
 
 def test_closed_budget_hands_in_every_period_and_admits_nothing_later(kind: str) -> None:
@@ -412,7 +417,7 @@ def test_interrupted_step_into_the_next_period_leaves_the_budget_usable(kind: st
             break
         assert is_free(site.lock)
         assert site.budget.take(3, wait=0).reason is Reason.STARVED
-        site.receive(Grant(tokens(NOON + 2), 0, 3))
+        site.receive(site.quotas.lend(tokens(NOON + 2), 3))
         assert site.budget.take(3, wait=0)
         assert not site.budget.take(1, wait=0)
         site.now -= HOUR_S

@@ -9,7 +9,7 @@ import pytest
 from countless.client.budgets.group import BudgetGroup
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.decision import Decision, Reason
-from countless.core.budget.messages import BudgetId, Grant
+from countless.core.budget.messages import BudgetId
 from countless.core.budget.state import BudgetState
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, Unreachable
@@ -49,16 +49,16 @@ def test_overdraft_is_admitted_counted_and_reported(kind: str) -> None:
     assert recording.budget.take(1, wait=0)
     assert recording.budget.overdraft == 3
     assert recording.saved in (None, 8)
-    ask = recording.recall(1)
-    assert (ask.spent, ask.limit) == (8, 8)
+    ask = recording.recall()
+    assert (ask.spent, ask.granted, ask.returned) == (8, 8, 0)
 
 
-def test_units_that_a_hold_returns_repay_the_overdraft(kind: str) -> None:
+def test_units_that_a_hold_returns_are_free_and_the_overdraft_stays_a_total(kind: str) -> None:
     recording = cut_off(kind, 5, "overdraft")
     hold = recording.budget.reserve(9, wait=0)
     assert (recording.budget.overdraft, recording.budget.remaining) == (4, 0)
     hold.settle(2)
-    assert (recording.budget.overdraft, recording.budget.remaining) == (0, 3)
+    assert (recording.budget.overdraft, recording.budget.remaining) == (4, 7)
 
 
 def test_there_is_no_overdraft_with_a_connection_or_after_the_end() -> None:
@@ -84,11 +84,11 @@ def test_coordinator_charges_an_overdraft_and_grants_nothing_until_it_is_covered
     recording.budget.take(12, wait=0)
     first = recording.sent[0]
     coordinator.receive(SiteId(1), first._replace(want=1))
-    coordinator.receive(SiteId(1), recording.recall(0))
+    coordinator.receive(SiteId(1), recording.recall())
     assert (coordinator.usage.lower, coordinator.usage.upper, coordinator.free) == (12, 12, -2)
     assert coordinator.usage.state is BudgetState.LOWERING
     outbox = coordinator.receive(other, first._replace(want=1))
-    assert not [message for _, message in outbox if isinstance(message, Grant)]
+    assert [message.granted for _, message in outbox] == [0]
 
 
 class CountingConnection:
@@ -108,7 +108,7 @@ def test_request_waits_for_the_connection_beyond_its_time_if_that_is_the_rule() 
     thread = Thread(target=lambda: decisions.append(recording.budget.take(1, wait=0.001)), daemon=True)
     thread.start()
     until(lambda: connection.asked >= 3, "asked three times")
-    recording.grant(1)
+    recording.lend(1)
     thread.join(TIMEOUT_S)
     assert decisions == [Decision(Reason.ALLOWED)]
     assert recording.budget.take(1, wait=0).reason is Reason.UNREACHABLE
@@ -119,7 +119,7 @@ async def test_async_request_waits_for_the_connection_beyond_its_time_if_that_is
     recording.connected = connection = CountingConnection()
     task = asyncio.create_task(recording.budget.atake(1, wait=0.001))
     await eventually(lambda: connection.asked >= 3)
-    recording.grant(1)
+    recording.lend(1)
     assert await task
 
 
@@ -129,7 +129,7 @@ def test_budgets_together_overdraw_only_if_all_that_need_it_may(team: str, allow
     rules = {"key": "overdraft", "team": team, "org": "refuse"}
     for name, granted in {"key": 2, "team": 3, "org": 20}.items():
         process.receive(rule(BudgetId(name), on_unreachable=rules[name]))
-        process.receive(Grant(BudgetId(name), 0, granted))
+        process.receive(process.quotas.lend(BudgetId(name), granted))
     process.connected = lambda: False
     budgets = BudgetGroup(tuple(process.budgets.values()), process.lock)
     assert bool(budgets.take(5, wait=0)) is allowed
@@ -143,7 +143,7 @@ def test_budgets_together_overdraw_only_if_all_that_need_it_may(team: str, allow
 def in_flight(kind: str) -> RecordingBudget:
     recording = RecordingBudget(kind, 0)
     recording.receive(rule(kind="in_flight"))
-    recording.grant(10)
+    recording.lend(10)
     return recording
 
 
@@ -157,7 +157,7 @@ def test_units_of_a_limit_on_what_runs_cannot_be_spent(kind: str) -> None:
         pass
     with recording.budget.acquire(4) as slot:
         slot.settle(3)
-    assert (recording.budget.remaining, recording.recall(1).spent) == (10, 0)
+    assert (recording.budget.remaining, recording.recall().spent) == (10, 0)
 
 
 def test_waiting_take_learns_that_units_cannot_be_spent() -> None:

@@ -16,7 +16,7 @@ from countless.client.client import Client
 from countless.client.counter import Counter
 from countless.client.fork_page import MAX_ITEMS, ForkPage
 from countless.client.transport.endpoint import Endpoint
-from countless.core.budget.messages import BudgetId, Grant
+from countless.core.budget.messages import BudgetId, Quota
 from countless.core.messages import SetTrigger
 from countless.core.triggers import EveryNth
 from countless.errors import InvalidParameter
@@ -170,7 +170,7 @@ def test_units_that_were_set_aside_before_the_fork_are_not_spent_by_the_child(ma
     client = make()
     budget, part = client.budget("tokens"), client._budget_part("tokens")
     with client._lock:
-        part.receive(Grant(BudgetId("tokens"), 0, 100))
+        part.receive(Quota(BudgetId("tokens"), since=1, number=1, granted=100, keep=True))
     assert budget.take()
     assert budget.remaining == 99
 
@@ -190,7 +190,7 @@ def test_hold_of_the_parent_is_settled_by_the_parent_alone(make: Make, hooks: st
     client = make()
     budget, part = client.budget("tokens"), client._budget_part("tokens")
     with client._lock:
-        part.receive(Grant(BudgetId("tokens"), 0, 100))
+        part.receive(Quota(BudgetId("tokens"), since=1, number=1, granted=100, keep=True))
     hold = budget.reserve(60)
 
     def child() -> int:

@@ -6,19 +6,21 @@ from threading import RLock
 
 import pytest
 
-from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
+from countless.client.budgets.budget import LINGER_S, BudgetLink, BudgetPart, BudgetRequest
 from countless.client.budgets.requests import Waiter
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.session.contact import CONTACT_S, Contact
 from countless.core.budget.decision import Reason
-from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant
+from countless.core.budget.messages import Ask, BudgetId, Pane
 from countless.core.budget.rolling import PANES
 from countless.core.budget.rule import MIN_LEASE_S, BudgetRule
+from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
 from countless.wire.budget_rule import rule_item, rule_of
 from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, SetBudgetRule
+from support.local_budgets import Quotas, Told, told
 
 SITE = SiteId("web", 7)
 LOGINS = BudgetId("logins")
@@ -34,6 +36,7 @@ class Site:
         self.now = self.contact = 5000.0
         self.sent: list[Ask | BudgetLeave] = []
         self.connected = True
+        self.quotas = Quotas()
         self.lock = RLock()
         self.file = CountFile.in_memory(SITE)
         link = BudgetLink(
@@ -49,11 +52,11 @@ class Site:
         self.receive(rule_item("logins", rule))
         if limit:
             assert self.budget.take(limit, wait=0).reason is Reason.STARVED
-            self.receive(Grant(LOGINS, 0, limit))
+            self.receive(self.quotas.lend(LOGINS, limit))
             self.sent.clear()
 
-    def _durable(self, budget: BudgetId, site_id: SiteId) -> DurableBudget:
-        return DurableBudget(budget, site_id.incarnation, self.file)
+    def _durable(self, site: BudgetSite, site_id: SiteId) -> DurableBudget:
+        return DurableBudget(site, site_id.incarnation, self.file)
 
     def _send(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self.sent += items
@@ -62,7 +65,7 @@ class Site:
         with self.lock:
             self.budget.receive(item)
 
-    def pass_time(self, seconds: float) -> list[Ask | BudgetLeave]:
+    def pass_time(self, seconds: float) -> list[Told | BudgetLeave]:
         """In contact with the coordinator. Returns what was sent."""
         self.sent.clear()
         end = self.now + seconds
@@ -71,7 +74,7 @@ class Site:
             with self.lock:
                 self.budget.tick()
         self.now = self.contact = end
-        return self.sent
+        return told(self.sent)
 
     @property
     def saved(self) -> int | None:
@@ -85,13 +88,11 @@ def test_unit_comes_back_a_window_after_it_was_taken(kind: str) -> None:
         assert all(site.budget.take(wait=0) for _ in range(20))
         assert site.saved in (None, 20)
         assert site.budget.take(20, wait=0)
-        assert (site.budget.remaining, site.budget.take(wait=0).reason) == (0, Reason.STARVED)
         site.pass_time(WINDOW_S - 0.001)
         assert site.budget.remaining == 0
         site.pass_time(0.002)
         assert site.budget.remaining == 40
         assert site.saved in (None, 0)
-        site.receive(Grant(LOGINS, 0, 40))
 
 
 def test_units_taken_without_a_lock_count_until_a_window_after_their_pane(kind: str) -> None:
@@ -131,7 +132,7 @@ def test_refusal_says_when_own_units_come_back() -> None:
     assert site.budget.take(30, wait=0)
     site.now += 50.0
     assert site.budget.take(10, wait=0)
-    site.receive(Exhausted(LOGINS, 0, 1))
+    site.receive(site.quotas.refuse(LOGINS, 1))
     for n, seconds in ((1, 70.0), (30, 70.0), (31, 120.0)):
         decision = site.budget.take(n, wait=0)
         assert decision.reason is Reason.EXHAUSTED
@@ -143,32 +144,44 @@ def test_refusal_says_when_own_units_come_back() -> None:
 # Reports
 
 
-def test_units_that_came_back_are_reported_at_once_if_the_site_does_not_need_them() -> None:
+def test_units_that_come_back_are_used_again_without_a_message_if_they_were_lent(kind: str) -> None:
+    site = Site(kind, 40)
+    for _ in range(5):
+        assert site.budget.take(30, wait=0)
+        assert site.pass_time(WINDOW_S + 1) == []
+
+
+def test_site_that_was_not_lent_hands_over_what_it_has_taken_with_its_age(kind: str) -> None:
+    site = Site(kind, 40)
+    assert site.budget.take(30, wait=0)
+    site.now += 50.0
+    assert site.budget.take(20, wait=0).reason is Reason.STARVED
+    [ask] = site.sent
+    assert isinstance(ask, Ask)
+    assert ask.panes == (Pane(50.0, 30),)
+    assert (ask.granted, ask.returned, ask.spent, ask.held, ask.want) == (40, 40, 30, 0, 20)
+    assert site.saved in (None, 30)
+
+
+def test_units_that_come_back_go_to_the_coordinator_if_they_were_not_lent() -> None:
     site = Site("plain", 40)
-    assert site.budget.take(40, wait=0)
-    site.budget.take(1, wait=0)
-    site.receive(Exhausted(LOGINS, 0, 1))
+    site.budget.take(41, wait=0)
+    site.receive(site.quotas.grant(LOGINS, 81))
+    assert site.budget.take(41, wait=0)
     assert site.pass_time(WINDOW_S - 1) == []
     assert [(item.spent, getattr(item, "held", None)) for item in site.pass_time(1.1)] == [(0, 0)]
 
 
-def test_site_that_has_refused_requests_may_use_the_units_for_a_pane_before_it_reports_them() -> None:
+def test_units_that_came_back_before_a_request_are_returned_after_it() -> None:
+    """The request has found them before the tick did."""
     site = Site("plain", 40)
-    assert site.budget.take(40, wait=0)
-    site.budget.take(1, wait=0)
-    site.receive(Exhausted(LOGINS, 0, 1))
-    assert not site.budget.take(1, wait=0)
-    assert site.pass_time(WINDOW_S + 1) == []
-    assert site.budget.take(30, wait=0)
-    assert site.pass_time(PANE_S - 2) == []
-    assert [(item.spent, getattr(item, "held", None)) for item in site.pass_time(2)] == [(0, 30)]
-
-
-def test_nothing_is_sent_while_no_site_was_refused() -> None:
-    site = Site("plain", 40)
-    for _ in range(5):
-        assert site.budget.take(30, wait=0)
-        assert site.pass_time(WINDOW_S + 1) == []
+    site.budget.take(41, wait=0)
+    site.receive(site.quotas.grant(LOGINS, 81))
+    assert site.budget.take(41, wait=0)
+    site.now = site.contact = site.now + WINDOW_S + 1
+    site.sent.clear()
+    assert site.budget.take(wait=0)
+    assert [(each.spent, each.limit) for each in site.pass_time(1) if isinstance(each, Told)] == [(1, 0)]
 
 
 def test_budget_that_was_not_used_for_a_window_is_handed_in(kind: str) -> None:
@@ -177,11 +190,24 @@ def test_budget_that_was_not_used_for_a_window_is_handed_in(kind: str) -> None:
     assert site.pass_time(2 * WINDOW_S - 1) == []
     assert site.pass_time(2) == [BudgetLeave(LOGINS, 7, 0)]
     assert site.budget.take(1, wait=0).reason is Reason.STARVED  # until that is acknowledged
+    site.pass_time(LINGER_S)
     site.receive(BudgetLeaveAck(LOGINS, 7))
     assert not site.budget.active
     site.sent.clear()
     site.budget.take(1, wait=0)
-    assert site.sent == [Ask(LOGINS, 0, 1, 0, 0, 0, 1)]
+    assert site.sent == [Ask(LOGINS, 2, 0, 0, 0, 0, 0, 0, 1)]  # `seq` goes on: it names the next membership
+
+
+def test_what_was_handed_over_is_handed_in_as_well(kind: str) -> None:
+    site = Site(kind, 40)
+    assert site.budget.take(30, wait=0)
+    site.budget.take(20, wait=0)
+    site.receive(site.quotas.lend(LOGINS, 65))
+    assert site.budget.take(20, wait=0)
+    with site.lock:
+        site.budget.end()
+        assert site.budget.hand_ins() == [BudgetLeave(LOGINS, 7, 50)]
+    assert site.saved in (None, 50)
 
 
 # The lease
@@ -217,7 +243,7 @@ def test_process_without_a_contact_asks_for_its_first_units() -> None:
     site = Site("plain", 0)
     site.contact = -inf
     site.budget.take(1, wait=0)
-    assert site.sent == [Ask(LOGINS, 0, 1, 0, 0, 0, 1)]
+    assert site.sent == [Ask(LOGINS, 1, 0, 0, 0, 0, 0, 0, 1)]
 
 
 def test_lease_is_at_least_a_minute() -> None:
@@ -265,10 +291,10 @@ def test_forked_child_has_nothing_and_leaves_the_file_of_its_parent_alone(kind: 
     assert (site.budget.remaining, site.saved) == (0, saved)
 
 
-def test_units_that_come_back_repay_the_overdraft() -> None:
+def test_overdraft_is_a_total() -> None:
     site = Site("plain", 5, BudgetRule(100, rolling=120, on_unreachable="overdraft"))
     site.connected = False
     assert site.budget.take(9, wait=0)
     assert site.budget.overdraft == 4
     site.now += WINDOW_S + 1
-    assert (site.budget.remaining, site.budget.overdraft) == (5, 0)
+    assert (site.budget.remaining, site.budget.overdraft) == (9, 4)

@@ -6,8 +6,7 @@ import pytest
 
 from countless.core.budget import state as budget
 from countless.core.budget.coordinator import BudgetCoordinator
-from countless.core.budget.messages import Ask, BudgetId
-from countless.core.budget.messages import DownMessage as BudgetDown
+from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.coordinator import Coordinator, PersistentState
 from countless.core.family import messages as family
 from countless.core.family.coordinator import FamilyCoordinator
@@ -56,11 +55,11 @@ def labels() -> Case:
 
 
 def units() -> Case:
-    sites = tuple((each, budget.SavedSite(40, False, 10)) for each in (A, B))
-    saved = budget.PersistentState(100, round=ROUND, sites=sites)
-    machine: Machine[Ask, BudgetDown] = BudgetCoordinator(BudgetId("tokens"), 100, saved_state=saved)
-    answered, later = (Ask(BudgetId("tokens"), number, 1, 10, 0, 10, 0) for number in (ROUND + 1, 99))
-    return Case(machine, answered, later)
+    sites = tuple((each, budget.SavedSite(40, spent=10, since=1)) for each in (A, B))
+    saved = budget.PersistentState(100, sites=sites)
+    machine: Machine[Ask, Quota] = BudgetCoordinator(BudgetId("tokens"), 100, saved_state=saved)
+    answered = Ask(BudgetId("tokens"), 1, 1, 1, 40, 30, 10, 0)
+    return Case(machine, answered, answered._replace(since=99))
 
 
 @pytest.fixture(params=[counter, labels, units])

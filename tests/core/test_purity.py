@@ -28,6 +28,7 @@ ALLOWED = [
     "bisect",
     "collections",
     "collections.abc",
+    "contextlib",
     "copy",
     "dataclasses",
     "decimal",

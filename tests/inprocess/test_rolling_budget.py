@@ -15,8 +15,8 @@ import pytest
 import countless
 from countless.core.budget import rolling
 from countless.core.budget.hold import Hold
-from countless.core.budget.rolling import PANES, Returns, RollingWindow
-from countless.core.budget.site import BudgetSite
+from countless.core.budget.messages import Ask, Pane
+from countless.core.budget.rolling import PANES, Returns, RollingSite
 from countless.core.messages import SiteName
 from countless.errors import InvalidParameter, LimitExceeded
 
@@ -54,8 +54,8 @@ class Taken:
 
 # All short runs, of two sites, with panes of two seconds
 
-SHORT_LIMIT, SHORT_WINDOW_S, SHORT_PANES = 2, 4.0, 2
-ACTIONS = ("a", "b", "a takes 2", "one second", "b leaves")
+SHORT_LIMIT, SHORT_WINDOW_S, SHORT_PANES = 4, 4.0, 2  # with a limit below 4 no site is lent anything
+ACTIONS = ("a", "b", "a takes all", "one second", "b leaves")
 
 
 def short_run_violation(actions: tuple[str, ...]) -> bool:
@@ -67,8 +67,8 @@ def short_run_violation(actions: tuple[str, ...]) -> bool:
         elif action == "b leaves":
             budget.remove_site("b")
             budget.add_site("b")
-        elif budget.site(action[0]).take(2 if action == "a takes 2" else 1):
-            taken.add(clock.seconds, 2 if action == "a takes 2" else 1)
+        elif budget.site(action[0]).take(SHORT_LIMIT if action == "a takes all" else 1):
+            taken.add(clock.seconds, SHORT_LIMIT if action == "a takes all" else 1)
     return taken.most_in(SHORT_WINDOW_S) > SHORT_LIMIT
 
 
@@ -92,29 +92,64 @@ def test_no_longer_run_takes_more_than_the_limit_in_any_interval(monkeypatch: py
 
 
 def comes_back_a_pane_too_early(patch: pytest.MonkeyPatch) -> None:
-    original = RollingWindow._release
-
-    def release(self: RollingWindow, now: float) -> None:
-        original(self, now + self.length / rolling.PANES)
-
-    patch.setattr(RollingWindow, "_release", release)
+    original = RollingSite._counts_until
+    patch.setattr(RollingSite, "_counts_until", lambda self, pane: original(self, pane) - self.length / rolling.PANES)
 
 
 def counts_from_the_first_moment_of_a_pane(patch: pytest.MonkeyPatch) -> None:
-    original = RollingWindow._add
+    original = RollingSite._add
 
-    def add(self: RollingWindow, moment: float) -> None:
+    def add(self: RollingSite, moment: float) -> None:
         original(self, self.ends_at - self.length / rolling.PANES)
 
-    patch.setattr(RollingWindow, "_add", add)
+    patch.setattr(RollingSite, "_add", add)
 
 
-def frees_what_was_handed_in(patch: pytest.MonkeyPatch) -> None:
+def frees_what_was_handed_over(patch: pytest.MonkeyPatch) -> None:
     original = Returns.add
     patch.setattr(Returns, "add", lambda self, moment, units: original(self, moment - SHORT_WINDOW_S, units))
 
 
-MUTANTS = (comes_back_a_pane_too_early, counts_from_the_first_moment_of_a_pane, frees_what_was_handed_in)
+def hands_over_with_too_large_an_age(patch: pytest.MonkeyPatch) -> None:
+    original = RollingSite._hand_over
+
+    def hand_over(self: RollingSite) -> tuple[Pane, ...]:
+        return tuple(pane._replace(age=pane.age + 1) for pane in original(self))
+
+    patch.setattr(RollingSite, "_hand_over", hand_over)
+
+
+def keeps_what_it_hands_over(patch: pytest.MonkeyPatch) -> None:
+    original = RollingSite.resend
+
+    def resend(self: RollingSite) -> Ask:
+        before = self.handed_over
+        ask = original(self)
+        self.limit += self.handed_over - before
+        return ask
+
+    patch.setattr(RollingSite, "resend", resend)
+
+
+def hands_over_without_saying_so(patch: pytest.MonkeyPatch) -> None:
+    original = RollingSite._hand_over
+
+    def hand_over(self: RollingSite) -> tuple[Pane, ...]:
+        original(self)
+        self.handed_over = 0
+        return ()
+
+    patch.setattr(RollingSite, "_hand_over", hand_over)
+
+
+MUTANTS = (
+    comes_back_a_pane_too_early,
+    counts_from_the_first_moment_of_a_pane,
+    frees_what_was_handed_over,
+    hands_over_with_too_large_an_age,
+    keeps_what_it_hands_over,
+    hands_over_without_saying_so,
+)
 
 
 @pytest.mark.parametrize("mutate", MUTANTS)
@@ -177,16 +212,24 @@ def test_random_runs_keep_the_limit_in_every_interval_and_use_it() -> None:
     play(range(20))
 
 
-def reports_nothing(patch: pytest.MonkeyPatch) -> None:
+def returns_only_what_is_asked_for(patch: pytest.MonkeyPatch) -> None:
     """Units that came back stay at their site, although others were refused."""
-    patch.setattr(BudgetSite, "may_report", False)
+    original = RollingSite.proceed
+
+    def proceed(self: RollingSite) -> tuple[Ask, ...]:
+        if not self.want and not self._reply:
+            self._repeating = False
+            return ()
+        return original(self)
+
+    patch.setattr(RollingSite, "proceed", proceed)
 
 
-def reports_only_after_its_own_requests(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RollingWindow, "next_at", inf)
+def returns_only_after_its_own_requests(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RollingSite, "next_at", inf)
 
 
-@pytest.mark.parametrize("mutate", [reports_nothing, reports_only_after_its_own_requests])
+@pytest.mark.parametrize("mutate", [returns_only_what_is_asked_for, returns_only_after_its_own_requests])
 def test_random_runs_find_the_mutant(
     mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,7 +270,7 @@ def test_refusal_says_when_own_units_come_back() -> None:
     clock.seconds = 20.0
     assert site.take(2)
     decision = site.take()
-    assert decision.retry_after == pytest.approx(40.0, abs=1e-3)
+    assert decision.retry_after == pytest.approx(40.0 + WINDOW_S / PANES, abs=1e-3)
     clock.seconds += decision.retry_after or 0.0
     assert site.take(3)
     assert not site.take()

@@ -152,7 +152,7 @@ def test_dependency_of_fastapi_holds_units_until_a_stream_ends(client: countless
         assert web.get("/big").status_code == 429
     assert web.get("/big").text == "ab"
     assert held == ["<ClientBudget 'running/big': 0 spent, 1 held, 0 remaining>"] * 2
-    assert budget.remaining == 1
+    assert "0 spent, 0 held" in str(budget)
 
 
 def test_field_that_is_no_parameter_of_the_path_is_named(client: countless.Client) -> None:

@@ -6,12 +6,10 @@ import pytest
 
 from countless.client.durable import count_file
 from countless.client.session import protocol
-from countless.client.session.protocol import SiteSession
-from countless.core.budget.messages import Grant, Recall
 from countless.server.connection import Connection
 from countless.server.sessions.session_table import Session
 from countless.server.site_server import SiteServer
-from countless.wire.frames import BudgetDownItem, Inherited, UpItem
+from countless.wire.frames import Inherited, UpItem
 from countless.wire.incarnations import successor_of
 
 
@@ -32,13 +30,3 @@ def hands_in_from_a_copy_on_the_same_boot(patch: pytest.MonkeyPatch) -> None:
 def continues_every_copy_as_an_incarnation_of_its_own(patch: pytest.MonkeyPatch) -> None:
     copies = count(1)
     patch.setattr(protocol, "successor_of", lambda number, least: successor_of(number + next(copies), least))
-
-
-def gives_back_what_was_granted_to_the_process_that_it_delivers(patch: pytest.MonkeyPatch) -> None:
-    def on_budget(self: SiteSession, item: BudgetDownItem) -> None:
-        if not self._budgets.receive(item) and isinstance(item, Grant | Recall):
-            self._budgets.give_back(item.budget, self.site_id.incarnation)
-            self._has_work_now()
-        self._check_all_left()
-
-    patch.setattr(SiteSession, "_on_budget", on_budget)

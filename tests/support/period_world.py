@@ -15,6 +15,7 @@ from random import Random
 from threading import RLock
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
+from countless.client.budgets.requests import decide
 from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost
@@ -59,7 +60,9 @@ class Site(Stream):
         site_id = SiteId(self.name, next(self.world.incarnations))
         self.lock = RLock()
         self.session = SiteSession(site_id, self.lock, lambda: None, ClientSurroundings(self.world.clock))
-        link = BudgetLink(self._queue, lambda: True, lambda number: None, clock=self.wall_clock)
+        link = BudgetLink(
+            self._queue, lambda: True, lambda number: None, clock=self.wall_clock, steady_clock=self.world.clock
+        )
         self.budget = BudgetPart("tokens", site_id, self.lock, link)
         self.session.add_budget("tokens", self.budget)
         self.holds: list[tuple[int, int, BudgetRequest]] = []  # period, units
@@ -76,7 +79,7 @@ class Site(Stream):
     def request(self, n: int, *, hold: bool) -> bool:
         request = BudgetRequest(self.budget, n, hold=hold)
         try:
-            allowed = bool(request.attempt())
+            allowed = bool(decide(request, wait=0))
         except UnknownBudget:  # its clock is wrong
             return False
         if allowed:

@@ -17,12 +17,13 @@ from threading import RLock
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest, in_memory
 from countless.client.budgets.local_budget import LocalBudget
+from countless.client.budgets.requests import decide
 from countless.client.durable.budget import DurableBudget, OrphanedBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.session.protocol import SiteSession
 from countless.client.surroundings import ClientSurroundings
-from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from support import period_world
 from support.budget_world import Broken
@@ -101,10 +102,10 @@ class RollingSite(period_world.Site):
         self.session.add_budget("tokens", self.budget)
         self.reserved: list[Reserved] = []
 
-    def _new_local(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
+    def _new_local(self, state: BudgetSite, site_id: SiteId) -> LocalBudget:
         if self.file is None:
-            return in_memory(budget, site_id)
-        return DurableBudget(budget, site_id.incarnation, self.file)
+            return in_memory(state, site_id)
+        return DurableBudget(state, site_id.incarnation, self.file)
 
     def end_process(self) -> None:
         """A new process. What the last one has left in a state_dir is handed in beside it."""
@@ -122,7 +123,7 @@ class RollingSite(period_world.Site):
             world.taken.append((world.time, n))
             return True
         request = BudgetRequest(self.budget, n, hold=True)
-        allowed = bool(request.attempt())
+        allowed = bool(decide(request, wait=0))
         if allowed:
             self.reserved.append(Reserved(self, n, request))
         return allowed
@@ -206,10 +207,9 @@ class RollingWorld(period_world.World):
         taken, refused = 0, set[str]()
         while len(refused) < len(self.programs):
             for site in self.programs:
-                request = BudgetRequest(site.budget, 1, hold=False)
-                if not request.attempt():
+                if not site.budget.take(1, wait=0):
                     await self.deliver_all()
-                    if not request.attempt():
+                    if not site.budget.take(1, wait=0):
                         refused.add(site.name)
                         continue
                 taken += 1

@@ -1,5 +1,6 @@
 """Frames as bytes and back; all other bytes are refused."""
 
+from math import inf, nan
 from typing import get_args
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId, Pane, Quota
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.errors import ProtocolError
@@ -32,11 +33,11 @@ from countless.wire.families import (
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
     MAX_NUMBER,
+    MAX_PANES,
     UP_ITEMS,
     BudgetLeave,
     BudgetLeaveAck,
     BudgetRejected,
-    BudgetReset,
     CounterRejected,
     DownItem,
     Hello,
@@ -67,6 +68,7 @@ numbers = st.integers(0, 2**255 - 1) | st.integers(0, 300)
 names = st.text(st.characters(categories=["L", "N", "P", "S"]), min_size=1, max_size=MAX_NAME_CHARS)
 amounts = st.integers(0, MAX_AMOUNT)
 budgets = st.builds(BudgetId, names, amounts)
+panes = st.lists(st.builds(Pane, st.floats(0, 1e9), numbers), max_size=MAX_PANES).map(tuple)
 ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Report, names, numbers, numbers, numbers),
     st.builds(Snapshot, names, numbers, numbers),
@@ -75,8 +77,8 @@ ups: st.SearchStrategy[UpItem] = st.one_of(
     st.builds(Leave, names, numbers, numbers),
     st.builds(Sync, numbers),
     st.just(Inherited()),
-    st.builds(Ask, budgets, numbers, amounts, amounts, amounts, amounts, amounts),
-    st.builds(BudgetLeave, budgets, numbers, amounts),
+    st.builds(Ask, budgets, *[numbers] * 7, amounts, numbers, st.booleans(), panes),
+    st.builds(BudgetLeave, budgets, numbers, numbers),
     st.builds(FamilyJoin, names, st.text(max_size=5), st.floats(0, 1), st.floats(0, 1), *[numbers] * 5),
     st.builds(FamilyLabels, names, st.lists(names, max_size=4).map(tuple)),
     st.builds(FamilyReport, names, numbers, numbers, st.lists(numbers, max_size=6).map(tuple)),
@@ -93,11 +95,8 @@ downs: st.SearchStrategy[DownItem] = st.one_of(
     st.builds(SyncAck, numbers),
     st.builds(Rejoin, names),
     st.builds(CounterRejected, names, st.text(max_size=20)),
-    st.builds(Grant, budgets, numbers, amounts),
-    st.builds(Recall, budgets, numbers),
-    st.builds(Exhausted, budgets, numbers, amounts),
+    st.builds(Quota, budgets, *[numbers] * 3, st.booleans(), st.none() | amounts, st.booleans()),
     st.builds(BudgetLeaveAck, budgets, numbers),
-    st.builds(BudgetReset, budgets),
     st.builds(BudgetRejected, budgets, st.text(max_size=20)),
     st.builds(
         SetBudgetRule,
@@ -121,7 +120,7 @@ VECTORS: list[tuple[list[Item], str]] = [
     ([Join("hits", 0, 3), Snapshot("hits", 0, 0)], "92 94 05 a4 68 69 74 73 00 03 94 01 a4 68 69 74 73 00 00"),
     ([Leave("hits", 2, 1000)], "91 94 06 a4 68 69 74 73 02 cd 03 e8"),
     ([Sync(9)], "91 92 07 09"),
-    ([Inherited()], "91 91 25"),
+    ([Inherited()], "91 91 22"),
     ([HelloAck(1, 5000)], "91 93 08 01 cd 13 88"),
     ([IncarnationRetired((("hits", 5),), 77)], "91 93 09 91 92 a4 68 69 74 73 05 4d"),
     ([LeaveAck("hits")], "91 92 0a a4 68 69 74 73"),
@@ -129,20 +128,21 @@ VECTORS: list[tuple[list[Item], str]] = [
     ([Rejoin("hits")], "91 92 0c a4 68 69 74 73"),
     ([CounterRejected("hits", "no")], "91 93 0d a4 68 69 74 73 a2 6e 6f"),
     ([SetTrigger("hits", 4, EveryNth(1), 99)], "91 95 03 a4 68 69 74 73 04 92 00 01 63"),
-    ([FamilyLabels("hits", ("a", "b"))], "91 93 1a a4 68 69 74 73 92 a1 61 a1 62"),
-    ([FamilyReport("hits", 1, 9, (2, 300, 0, 1))], "91 95 1b a4 68 69 74 73 01 09 94 02 cd 01 2c 00 01"),
-    ([FamilySync("hits", 1, 2, 3, 9, 5)], "91 97 1c a4 68 69 74 73 01 02 03 09 05"),
-    ([FamilySteps("hits", 1, 2, 3, True)], "91 96 1e a4 68 69 74 73 01 02 03 c3"),
-    ([FamilyResend("hits")], "91 92 1f a4 68 69 74 73"),
+    ([FamilyLabels("hits", ("a", "b"))], "91 93 17 a4 68 69 74 73 92 a1 61 a1 62"),
+    ([FamilyReport("hits", 1, 9, (2, 300, 0, 1))], "91 95 18 a4 68 69 74 73 01 09 94 02 cd 01 2c 00 01"),
+    ([FamilySync("hits", 1, 2, 3, 9, 5)], "91 97 19 a4 68 69 74 73 01 02 03 09 05"),
+    ([FamilySteps("hits", 1, 2, 3, True)], "91 96 1b a4 68 69 74 73 01 02 03 c3"),
+    ([FamilyResend("hits")], "91 92 1c a4 68 69 74 73"),
     ([Join("hits", 0, 2**64)], "91 94 05 a4 68 69 74 73 00 c4 09 00 00 00 00 00 00 00 00 01"),
 ]
 
+TOKENS = ["tokens", 0]
 MALFORMED: dict[str, bytes] = {
     "nothing": b"",
     "not an array": pack(7),
     "an item that is no array": pack([7]),
     "an empty item": pack([[]]),
-    "an unknown kind": pack([[22, "hits"]]),
+    "an unknown kind": pack([[99, "hits"]]),
     "a kind that is a boolean": pack([[True, "hits", 1, 2]]),
     "a join without a count": pack([[5, "hits", 0]]),
     "a join with more": pack([[5, "hits", 0, 1, 2]]),
@@ -157,24 +157,30 @@ MALFORMED: dict[str, bytes] = {
     "a site that is a number": pack([[4, 1, 7, 1]]),
     "an item of a coordinator": pack([[11, 1]]),
     "a trigger from a site": pack([[2, "hits", 1, [0, 1]]]),
-    "an amount beyond the limit": pack([[14, ["tokens", 0], 0, 1, 0, 0, 0, MAX_AMOUNT + 1]]),
-    "an amount in bytes": pack([[14, ["tokens", 0], 0, 1, 0, 0, 0, b"\x01"]]),
-    "a negative amount": pack([[18, ["tokens", 0], 77, -1]]),
-    "an amount with a point": pack([[18, ["tokens", 0], 77, 1.0]]),
-    "a budget without a period": pack([[18, ["tokens"], 77, 1]]),
-    "a budget that is a name": pack([[18, "tokens", 77, 1]]),
-    "a budget without a name": pack([[18, ["", 0], 77, 1]]),
-    "a budget with a line break": pack([[18, ["a\nb", 0], 77, 1]]),
-    "a budget with a name too long": pack([[18, ["a" * (MAX_NAME_CHARS + 1), 0], 77, 1]]),
-    "a grant from a site": pack([[15, ["tokens", 0], 1, 10]]),
-    "a family without a name": pack([[26, "", ["a"]]]),
-    "a label without a name": pack([[26, "hits", [""]]]),
-    "a label with a line break": pack([[26, "hits", ["a\nb"]]]),
-    "a label with a name too long": pack([[26, "hits", ["a" * (MAX_NAME_CHARS + 1)]]]),
-    "a label that is a number": pack([[26, "hits", [7]]]),
-    "a negative count of a label": pack([[27, "hits", 1, 1, [1, -1]]]),
-    "a count of a label beyond the limit": pack([[27, "hits", 1, 1, [1, b"\xff" * 32]]]),
-    "steps from a site": pack([[30, "hits", 1, 1, 1, True]]),
+    "a want beyond the limit": pack([[14, TOKENS, *[0] * 7, MAX_AMOUNT + 1, 0, False, []]]),
+    "a want in bytes": pack([[14, TOKENS, *[0] * 7, b"\x01", 0, False, []]]),
+    "a total beyond the limit": pack([[14, TOKENS, 1, 0, 0, b"\xff" * 32, 0, 0, 0, 0, 0, False, []]]),
+    "a negative total": pack([[14, TOKENS, 1, 0, 0, -1, 0, 0, 0, 0, 0, False, []]]),
+    "more panes than a site has": pack([[14, TOKENS, *[0] * 9, False, [[1.0, 1]] * (MAX_PANES + 1)]]),
+    "a pane of an age without end": pack([[14, TOKENS, *[0] * 9, False, [[inf, 1]]]]),
+    "a pane of an age that is no number": pack([[14, TOKENS, *[0] * 9, False, [[nan, 1]]]]),
+    "a pane without units": pack([[14, TOKENS, *[0] * 9, False, [[1.0]]]]),
+    "negative units": pack([[16, TOKENS, 77, -1]]),
+    "units with a point": pack([[16, TOKENS, 77, 1.0]]),
+    "a budget without a period": pack([[16, ["tokens"], 77, 1]]),
+    "a budget that is a name": pack([[16, "tokens", 77, 1]]),
+    "a budget without a name": pack([[16, ["", 0], 77, 1]]),
+    "a budget with a line break": pack([[16, ["a\nb", 0], 77, 1]]),
+    "a budget with a name too long": pack([[16, ["a" * (MAX_NAME_CHARS + 1), 0], 77, 1]]),
+    "a quota from a site": pack([[15, TOKENS, 1, 1, 10, True, None, False]]),
+    "a family without a name": pack([[23, "", ["a"]]]),
+    "a label without a name": pack([[23, "hits", [""]]]),
+    "a label with a line break": pack([[23, "hits", ["a\nb"]]]),
+    "a label with a name too long": pack([[23, "hits", ["a" * (MAX_NAME_CHARS + 1)]]]),
+    "a label that is a number": pack([[23, "hits", [7]]]),
+    "a negative count of a label": pack([[24, "hits", 1, 1, [1, -1]]]),
+    "a count of a label beyond the limit": pack([[24, "hits", 1, 1, [1, b"\xff" * 32]]]),
+    "steps from a site": pack([[27, "hits", 1, 1, 1, True]]),
     "more than a frame may have": b"\x91" + b"\x00" * MAX_FRAME_BYTES,
     "arrays in arrays without end": b"\x91" * 100_000,
     "an array longer than any memory": b"\xdd\xff\xff\xff\xff",
@@ -219,6 +225,7 @@ def test_many_items_are_split_into_frames_within_the_limit() -> None:
 
 NAME, NUMBER = "\U0001f600" * MAX_NAME_CHARS, MAX_NUMBER
 BUDGET = BudgetId(NAME, MAX_AMOUNT)
+PANES = (Pane(1e300, NUMBER),) * MAX_PANES
 LARGEST: list[Item] = [
     Report(NAME, NUMBER, NUMBER, NUMBER),
     Snapshot(NAME, NUMBER, NUMBER),
@@ -236,13 +243,10 @@ LARGEST: list[Item] = [
     SyncAck(NUMBER),
     Rejoin(NAME),
     CounterRejected(NAME, NAME),
-    Ask(BUDGET, NUMBER, *[MAX_AMOUNT] * 5),
-    Grant(BUDGET, NUMBER, MAX_AMOUNT),
-    Recall(BUDGET, NUMBER),
-    Exhausted(BUDGET, NUMBER, MAX_AMOUNT),
-    BudgetLeave(BUDGET, NUMBER, MAX_AMOUNT),
+    Ask(BUDGET, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER, MAX_AMOUNT, NUMBER, True, PANES),
+    Quota(BUDGET, NUMBER, NUMBER, NUMBER, True, MAX_AMOUNT, True),
+    BudgetLeave(BUDGET, NUMBER, NUMBER),
     BudgetLeaveAck(BUDGET, NUMBER),
-    BudgetReset(BUDGET),
     BudgetRejected(BUDGET, NAME),
     SetBudgetRule(BUDGET, MAX_AMOUNT, NAME, NAME, 31, 0.5, NAME, NAME, NAME),
     FamilyJoin(NAME, NAME, 0.5, 0.5, *[NUMBER] * 5),
@@ -324,6 +328,6 @@ plain = st.recursive(
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(st.integers(0, 24), plain, plain, plain).map(list), max_size=3))
+@given(st.lists(st.tuples(st.integers(0, 34), plain, plain, plain).map(list), max_size=3))
 def test_random_items_are_a_frame_or_a_protocol_error(items: list[list[object]]) -> None:
     decodes_or_refuses(pack(items))

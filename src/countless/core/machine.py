@@ -27,4 +27,4 @@ class Machine(Protocol[Up, Down]):
         """Once after a restart: ask for what the saved state does not say."""
 
     def awaited(self, site_id: SiteId) -> int | None:
-        """The first round that a site was asked to answer and has not; None: no answer is awaited of it."""
+        """The first round, or the message, that a site was asked to answer and has not; None: no answer is awaited."""

@@ -1,8 +1,7 @@
 """The accounts of a `Budget`: a world for each period, or one whose units come back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -10,16 +9,93 @@ from threading import RLock
 
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.decision import Decision, Reason
-from countless.core.budget.messages import Ask, BudgetId, DownMessage, Outbox
-from countless.core.budget.rolling import Returns, RollingWindow
+from countless.core.budget.messages import Ask, BudgetId, Outbox, Quota
+from countless.core.budget.rolling import Returns, RollingSite
 from countless.core.budget.rule import BudgetRule
-from countless.core.budget.site import BudgetSite
+from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.messages import SiteId
 from countless.core.periods.site import SitePeriods
-from countless.errors import AboveLimit
+from countless.errors import AboveLimit, InvariantBroken
 from countless.inprocess.world import Meter, World
 
 EXHAUSTED = Decision(Reason.EXHAUSTED)
+Request = Callable[[BudgetSite, int], Taken]
+
+
+class SiteAccount:
+    """A site in one period, with the request that waits there while messages are delivered."""
+
+    __slots__ = ("_allowed", "_waiting", "site")
+
+    def __init__(self, site: BudgetSite) -> None:
+        self.site = site
+        self._waiting: tuple[Request, int] | None = None
+        self._allowed = False
+
+    @property
+    def spent(self) -> int:
+        return self.site.spent
+
+    def advance(self) -> None:
+        """Units may come back."""
+
+    def record(self) -> None:
+        """Units may have been taken."""
+
+    def request(self, request: Request, n: int) -> Sequence[Ask]:
+        """Decide a request, or remember it until it is answered."""
+        taken = request(self.site, n)
+        self.record()
+        self._allowed = taken.verdict is Verdict.ALLOWED
+        self._waiting = (request, n) if taken.verdict is Verdict.WAITING else None
+        return taken.messages
+
+    @property
+    def allowed(self) -> bool:
+        """The answer to the last request, once all messages are delivered."""
+        if self._waiting is not None:
+            raise InvariantBroken(f"a request for {self._waiting[1]} units was not answered: {self.site}")
+        return self._allowed
+
+    def receive(self, quota: Quota) -> Sequence[Ask]:
+        self.advance()
+        self.site.receive(quota)
+        return self.proceed()
+
+    def settle(self, units: int, used: int) -> Sequence[Ask]:
+        self.advance()
+        self.site.settle(units, used)
+        self.record()
+        return self.proceed()
+
+    def proceed(self) -> Sequence[Ask]:
+        """Repeat the request that waits, and return the units that need not be kept."""
+        self.site.repeat()
+        if self._waiting is not None:
+            self.request(*self._waiting)
+        return self.site.proceed()
+
+
+class RollingSiteAccount(SiteAccount):
+    """Its units come back as `clock` tells."""
+
+    __slots__ = ("_clock",)
+
+    site: RollingSite
+
+    def __init__(self, site: RollingSite, clock: Callable[[], float]) -> None:
+        super().__init__(site)
+        self._clock = clock
+
+    @property
+    def spent(self) -> int:
+        return self.site.taken
+
+    def advance(self) -> None:
+        self.site.advance(self._clock())
+
+    def record(self) -> None:
+        self.site.record()
 
 
 class Holding:
@@ -27,29 +103,29 @@ class Holding:
 
     def __init__(self, site_id: SiteId) -> None:
         self.site_id = site_id
-        self.closed: BudgetSite | None = None  # once it was removed
+        self.closed: SiteAccount | None = None  # once it was removed
 
 
-class SpendingPeriod(World[BudgetCoordinator, BudgetSite]):
+class SpendingPeriod(World[BudgetCoordinator, SiteAccount]):
     """One period: its coordinator, and its sites as far as they have been used in it."""
 
     def __init__(
-        self, coordinator: BudgetCoordinator, meter: Meter, new_site: Callable[[SiteId, BudgetId], BudgetSite]
+        self, coordinator: BudgetCoordinator, meter: Meter, new_account: Callable[[BudgetId], SiteAccount]
     ) -> None:
         super().__init__(coordinator, {}, meter)
-        self.handed_in = 0  # units spent by the sites that were removed
-        self._new_site = new_site
+        self._new_account = new_account
 
     @property
     def spent(self) -> int:
         """Since the last reset."""
-        return self.handed_in + sum(site.spent for site in self.sites.values()) - self.coordinator.forgiven
+        sites = sum(account.site.spent for account in self.sites.values())
+        return self.coordinator.gone + sites - self.coordinator.forgiven
 
-    def site(self, site_id: SiteId) -> BudgetSite:
-        site = self.sites.get(site_id)
-        if site is None:
-            site = self.sites[site_id] = self._new_site(site_id, self.coordinator.budget)
-        return site
+    def account(self, site_id: SiteId) -> SiteAccount:
+        account = self.sites.get(site_id)
+        if account is None:
+            account = self.sites[site_id] = self._new_account(self.coordinator.budget)
+        return account
 
 
 class Accounts:
@@ -78,10 +154,10 @@ class Accounts:
         self.enter()
         return self._periods.present
 
-    def site(self, holding: Holding) -> tuple[SpendingPeriod, BudgetSite]:
+    def account(self, holding: Holding) -> tuple[SpendingPeriod, SiteAccount]:
         """The present period, and the site in it."""
         period = self.present
-        return period, holding.closed or period.site(holding.site_id)
+        return period, holding.closed or period.account(holding.site_id)
 
     @property
     def ends_at(self) -> float | None:
@@ -110,26 +186,14 @@ class Accounts:
     def remove(self, holding: Holding) -> int:
         """Remove the site; return its spending in the current period."""
         period, site_id = self.present, holding.site_id
-        holding.closed = period.site(site_id)
-        handed_in = holding.closed.close()
-        period.handed_in += handed_in
+        account = holding.closed = period.account(site_id)
+        spent = account.spent + account.site.held
         self._asked += 1  # what it hands in is no request
-        self._delivered(period, period.remove_site(site_id, period.coordinator.leave, handed_in))
+        self._delivered(period, period.remove_site(site_id, period.coordinator.leave, account.site.close()))
         period.coordinator.forget(site_id)
-        return handed_in
+        return spent
 
-    def advance(self, site_id: SiteId) -> tuple[Ask, ...]:
-        """Before a request, a settlement or a message: units of this site may come back."""
-        return ()
-
-    def record(self, site_id: SiteId) -> None:
-        """After a request or a settlement."""
-
-    def settle(self, period: SpendingPeriod, site_id: SiteId, site: BudgetSite, units: int, used: int) -> None:
-        """End a hold, in the period in which it was made."""
-        self.send(period, site_id, site.settle(units, used))
-
-    def send(self, period: SpendingPeriod, site_id: SiteId, messages: tuple[Ask, ...]) -> None:
+    def send(self, period: SpendingPeriod, site_id: SiteId, messages: Sequence[Ask]) -> None:
         if messages:
             self._delivered(period, period.send(site_id, messages))
 
@@ -147,24 +211,14 @@ class Accounts:
             self.rule.limit,
             slack=self.rule.slack,
             expected_holders=max(self._expected, self._holders),
+            rolling=self.rule.rolling is not None,
         )
-        return SpendingPeriod(coordinator, self.meter, self._new_site)
+        return SpendingPeriod(coordinator, self.meter, self._new_account)
 
-    def _new_site(self, site_id: SiteId, budget: BudgetId) -> BudgetSite:
-        return BudgetSite(budget, early_percent=0)  # nothing waits for a round trip here, so it does not ask early
-
-
-class RollingSite(BudgetSite):
-    """Units come back before it receives a message."""
-
-    __slots__ = ("_advance",)
-
-    def __init__(self, budget: BudgetId, advance: Callable[[], tuple[Ask, ...]]) -> None:
-        super().__init__(budget, early_percent=0)
-        self._advance = advance
-
-    def receive(self, message: DownMessage) -> tuple[Ask, ...]:
-        return (*self._advance(), *super().receive(message))
+    def _new_account(self, budget: BudgetId) -> SiteAccount:
+        return SiteAccount(
+            BudgetSite(budget, early_percent=0)
+        )  # nothing waits for a round trip here: it need not ask early
 
 
 class RollingAccounts(Accounts):
@@ -172,11 +226,15 @@ class RollingAccounts(Accounts):
 
     def __init__(self, name: str, rule: BudgetRule, clock: Callable[[], float], expected_holders: int) -> None:
         self._length = rule.rolling or inf
+        self._now = -inf
         self._start()
-        super().__init__(name, rule, clock, expected_holders)
+        super().__init__(name, rule, lambda: self._read(clock), expected_holders)
+
+    def _read(self, clock: Callable[[], float]) -> float:
+        self._now = max(clock(), self._now)  # a clock that goes back keeps units longer
+        return self._now
 
     def _start(self) -> None:
-        self._windows: dict[SiteId, RollingWindow] = {}
         self._returns = Returns(self._length)
         self._next_at: dict[SiteId, float] = {}
         self._ticks: list[tuple[float, int, SiteId]] = []  # a heap; an entry counts if `_next_at` has its time
@@ -186,79 +244,62 @@ class RollingAccounts(Accounts):
         """Let units come back of which the coordinator must know."""
         now = self._clock()
         period = self._periods.enter(now)
-        units = self._returns.due(now)
-        if units:
-            period.handed_in -= units
-            self.deliver(period, period.coordinator.return_units(units))
+        self.deliver(period, period.coordinator.return_units(self._returns.due(now)))
         while self._ticks and self._ticks[0][0] <= now:
             moment, _, site_id = heappop(self._ticks)
             if self._next_at.get(site_id) == moment:
                 del self._next_at[site_id]
-                self.send(period, site_id, self.advance(site_id))
+                self._advance(period, site_id)
 
     @property
     def present(self) -> SpendingPeriod:
         self.enter()
-        for site_id in list(self._windows):
-            self.send(self._periods.present, site_id, self.advance(site_id))
-        return self._periods.present
+        period = self._periods.present
+        for site_id in list(period.sites):
+            self._advance(period, site_id)
+        return period
 
-    def site(self, holding: Holding) -> tuple[SpendingPeriod, BudgetSite]:
+    def account(self, holding: Holding) -> tuple[SpendingPeriod, SiteAccount]:
         self.enter()
-        period, site_id = self._periods.present, holding.site_id
-        if holding.closed is not None:
-            return period, holding.closed
-        site = period.site(site_id)
-        self.send(period, site_id, self.advance(site_id))
-        return period, site
+        period = self._periods.present
+        if holding.closed is None:
+            period.account(holding.site_id)
+            self._advance(period, holding.site_id)
+        return period, holding.closed or period.sites[holding.site_id]
 
-    def advance(self, site_id: SiteId) -> tuple[Ask, ...]:
-        window = self._windows.get(site_id)
-        if window is None:
-            return ()
-        messages = window.advance(self._clock())
-        self._schedule(site_id, window)
-        return messages
-
-    def record(self, site_id: SiteId) -> None:
-        window = self._windows.get(site_id)
-        if window is not None:
-            window.record()
-            self._schedule(site_id, window)
+    def send(self, period: SpendingPeriod, site_id: SiteId, messages: Sequence[Ask]) -> None:
+        super().send(period, site_id, messages)
+        self._schedule(site_id)
 
     def available_at(self, holding: Holding, n: int) -> float | None:
-        if holding.closed is not None:
-            return None
-        return self._windows[holding.site_id].returns_at(n - self._periods.present.site(holding.site_id).room)
+        account = self._periods.present.sites.get(holding.site_id)
+        return account.site.returns_at(n - account.site.room) if isinstance(account, RollingSiteAccount) else None
 
-    def settle(self, period: SpendingPeriod, site_id: SiteId, site: BudgetSite, units: int, used: int) -> None:
-        self.send(period, site_id, self.advance(site_id))
-        super().settle(period, site_id, site, units, used)
-        self.record(site_id)
+    def _advance(self, period: SpendingPeriod, site_id: SiteId) -> None:
+        account = period.sites.get(site_id)
+        if account is not None:
+            account.advance()
+            self.send(period, site_id, account.proceed())
 
     def _delivered(self, period: SpendingPeriod, outbox: Outbox) -> None:
         super()._delivered(period, outbox)
+        now = self._clock()
+        for age, units in period.coordinator.take_panes():
+            self._returns.add(now + self._length - age, units)
         for site_id, _ in outbox:
-            if site_id in self._windows:
-                self._schedule(site_id, self._windows[site_id])
+            self._schedule(site_id)
 
-    def _new_site(self, site_id: SiteId, budget: BudgetId) -> BudgetSite:
-        site = RollingSite(budget, partial(self.advance, site_id))
-        self._windows[site_id] = RollingWindow(site, self._length)
-        return site
+    def _schedule(self, site_id: SiteId) -> None:
+        account = self._periods.enter(self._now).sites.get(site_id)
+        if isinstance(account, RollingSiteAccount) and account.site.next_at < self._next_at.get(site_id, inf):
+            self._next_at[site_id] = account.site.next_at
+            heappush(self._ticks, (account.site.next_at, next(self._numbers), site_id))
 
-    def _schedule(self, site_id: SiteId, window: RollingWindow) -> None:
-        moment = window.next_at
-        if moment < self._next_at.get(site_id, inf):
-            self._next_at[site_id] = moment
-            heappush(self._ticks, (moment, next(self._numbers), site_id))
-
-    def remove(self, holding: Holding) -> int:
-        handed_in = super().remove(holding)
-        self._windows.pop(holding.site_id, None)
-        self._returns.add(self._clock() + self._length, handed_in)
-        return handed_in
+    def _new_account(self, budget: BudgetId) -> SiteAccount:
+        return RollingSiteAccount(RollingSite(budget, self._length, early_percent=0), self._clock)
 
     def reset(self) -> None:
+        for account in self._periods.present.sites.values():
+            account.site.close()  # its holds do not count
         self._periods = SitePeriods(None, self._new_period)
         self._start()

@@ -12,12 +12,12 @@ from countless.core.budget.amounts import require_amount
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
 from countless.core.budget.rule import BudgetRule
-from countless.core.budget.site import BudgetSite, Taken, Verdict
+from countless.core.budget.site import BudgetSite
 from countless.core.budget.state import Usage
 from countless.core.calendar import Per
 from countless.core.messages import SiteId, SiteName
-from countless.errors import InvalidParameter, InvariantBroken, LimitExceeded
-from countless.inprocess.accounts import Accounts, Holding, RollingAccounts, SpendingPeriod
+from countless.errors import InvalidParameter, LimitExceeded
+from countless.inprocess.accounts import Accounts, Holding, Request, RollingAccounts, SiteAccount, SpendingPeriod
 from countless.inprocess.world import Roster, Traffic, fleet_of
 
 _ALLOWED = Decision(Reason.ALLOWED)
@@ -100,7 +100,7 @@ class Budget:
     def held(self) -> int:
         """Units reserved in this period and not settled, exactly."""
         with self._lock:
-            return sum(site.held for site in self._accounts.present.sites.values())
+            return sum(account.site.held for account in self._accounts.present.sites.values())
 
     @property
     def usage(self) -> Usage:
@@ -174,26 +174,26 @@ class SpendingSite:
     @property
     def spent(self) -> int:
         """Units spent in this period."""
-        return self._site.spent
+        return self._account.spent
 
     @property
     def held(self) -> int:
-        return self._site.held
+        return self._account.site.held
 
     @property
     def room(self) -> int:
         """Units this site can admit without a message."""
-        return self._site.room
+        return self._account.site.room
 
     @property
-    def _site(self) -> BudgetSite:
+    def _account(self) -> SiteAccount:
         with self._lock:
-            return self._accounts.site(self._holding)[1]
+            return self._accounts.account(self._holding)[1]
 
     def take(self, n: int = 1) -> Decision:
         """Spend `n` units, if they are left."""
         with self._lock:
-            return self._decide(BudgetSite.take, n, *self._accounts.site(self._holding))
+            return self._decide(BudgetSite.take, n, *self._accounts.account(self._holding))
 
     def reserve(self, n: int) -> Hold:
         """Hold `n` units until you know how many are used. Raises `LimitExceeded` if they are not left.
@@ -207,24 +207,16 @@ class SpendingSite:
         (25, 0)
         """
         with self._lock:
-            period, site = self._accounts.site(self._holding)
-            decision = self._decide(BudgetSite.reserve, n, period, site)
+            period, account = self._accounts.account(self._holding)
+            decision = self._decide(BudgetSite.reserve, n, period, account)
         if not decision:
             raise LimitExceeded(self._accounts.name, n, decision.retry_after)
-        return Hold(n, partial(self._settle, period, site))
+        return Hold(n, partial(self._settle, period, account))
 
-    def _decide(
-        self, request: Callable[[BudgetSite, int], Taken], n: int, period: SpendingPeriod, site: BudgetSite
-    ) -> Decision:
-        taken = request(site, n)
-        if taken.verdict is Verdict.WAITING:
-            self._accounts.send(period, self._holding.site_id, taken.messages)
-            taken = request(site, n)
-        if taken.verdict is Verdict.WAITING:
-            raise InvariantBroken(f"a request for {n} units was not answered: {site}")
-        self._accounts.record(self._holding.site_id)
-        return _ALLOWED if taken.verdict is Verdict.ALLOWED else self._accounts.refusal(self._holding, n)
+    def _decide(self, request: Request, n: int, period: SpendingPeriod, account: SiteAccount) -> Decision:
+        self._accounts.send(period, self._holding.site_id, account.request(request, n))
+        return _ALLOWED if account.allowed else self._accounts.refusal(self._holding, n)
 
-    def _settle(self, period: SpendingPeriod, site: BudgetSite, units: int, used: int) -> None:
+    def _settle(self, period: SpendingPeriod, account: SiteAccount, units: int, used: int) -> None:
         with self._lock:
-            self._accounts.settle(period, self._holding.site_id, site, units, used)
+            self._accounts.send(period, self._holding.site_id, account.settle(units, used))

@@ -12,6 +12,7 @@ design/wire.md describes the exchange and has test vectors.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
+from math import isfinite
 from operator import or_
 from struct import pack
 from typing import Annotated, Any, NamedTuple
@@ -20,7 +21,8 @@ import msgspec
 from msgspec import Meta
 
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId, Pane, Quota
+from countless.core.budget.rolling import PANES
 from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
 from countless.wire import families
@@ -28,9 +30,10 @@ from countless.wire.codec import MESSAGES, decode_trigger, encode_field
 from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels, LabelCap
 from countless.wire.keys import MAX_NAME_CHARS, require_name
 
-VERSION = 3
+VERSION = 4
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
+MAX_PANES = PANES + 2  # a site has no more at a time
 _MAX_HEADER_BYTES = 5  # of the longest array
 _MAX_NUMBER_BYTES = 34
 
@@ -127,7 +130,9 @@ class CounterRejected(NamedTuple):
 
 
 class BudgetLeave(NamedTuple):
-    """Up: this incarnation of the site spends nothing more of a budget; what it has spent and held, in all."""
+    """Up: this incarnation of the site spends nothing more of a budget; what it has spent and held, in all, and has
+    handed over.
+    """
 
     budget: BudgetId
     incarnation: int
@@ -139,12 +144,6 @@ class BudgetLeaveAck(NamedTuple):
 
     budget: BudgetId
     incarnation: int
-
-
-class BudgetReset(NamedTuple):
-    """Down: the site's limit is of a budget that was deleted. Forget it, and ask from zero."""
-
-    budget: BudgetId
 
 
 class BudgetRejected(NamedTuple):
@@ -168,7 +167,7 @@ class SetBudgetRule(NamedTuple):
     on_unreachable: str
 
 
-BudgetDownItem = Grant | Recall | Exhausted | BudgetLeaveAck | BudgetReset | BudgetRejected | SetBudgetRule
+BudgetDownItem = Quota | BudgetLeaveAck | BudgetRejected | SetBudgetRule
 UpItem = UpMessage | Hello | Join | Leave | Sync | Inherited | Ask | BudgetLeave | FamilyUpItem
 RetiredItem = KnownCounts | IncarnationRetired
 HelloAnswer = HelloAck | KnownLabels | RetiredItem | IncarnationExpired
@@ -177,9 +176,7 @@ DownItem = DownMessage | _ControlDownItem | BudgetDownItem | FamilyDownItem | La
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
-BUDGET_ITEMS = (
-    *(Ask, Grant, Recall, Exhausted, BudgetLeave, BudgetLeaveAck, BudgetReset, BudgetRejected, SetBudgetRule),
-)
+BUDGET_ITEMS = (Ask, Quota, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule)
 FAMILY_ITEMS = (*families.UP_ITEMS, *families.DOWN_ITEMS, KnownLabels, LabelCap)
 UP_ITEMS: frozenset[type[Any]] = frozenset(
     {Report, Snapshot, Hello, Join, Leave, Sync, Inherited, Ask, BudgetLeave, *families.UP_ITEMS}
@@ -264,13 +261,15 @@ _FIELD_TYPES: dict[str, Any] = {
     "known_counts": tuple[tuple[_Name, _Number], ...],
     "trigger": list[Any],
     "budget": tuple[_Name, _Amount],
-    **dict.fromkeys(("seq", "spent", "held", "limit", "want", "weight"), _Amount),
+    **dict.fromkeys(("limit", "want"), _Amount),
+    "refuse_from": _Amount | None,
+    "panes": Annotated[tuple[tuple[float, _Number], ...], Meta(max_length=MAX_PANES)],
     **dict.fromkeys(("tz", "kind", "on_loss", "on_unreachable"), str),
     "per": str | None,
     "anchor": int | None,
     "slack": float,
     "family": _Name,
-    **dict.fromkeys(("confirm", "complete"), bool),
+    **dict.fromkeys(("keep", "reply", "confirm", "complete"), bool),
     **dict.fromkeys(("epsilon", "accuracy"), float),
     "labels": tuple[_Name, ...],
     "counts": tuple[_Number, ...],
@@ -356,10 +355,17 @@ def _decode_label_counts(pairs: tuple[tuple[str, int | bytes], ...]) -> tuple[tu
     return tuple((label and require_name(label, "label"), _decode_number(count)) for label, count in pairs)
 
 
+def _decode_panes(panes: tuple[tuple[float, int | bytes], ...]) -> tuple[Pane, ...]:
+    if not all(map(isfinite, (age for age, _ in panes))):
+        raise ProtocolError("a pane has an age that is not finite")
+    return tuple(Pane(age, _decode_number(units)) for age, units in panes)
+
+
 _DECODERS: dict[str, Callable[[Any], Any]] = {
     "budget": lambda field: BudgetId(require_name(field[0], "budget"), field[1]),
     "trigger": decode_trigger,
     "known_counts": _decode_counts,
+    "panes": _decode_panes,
     "labels": _decode_labels,
     "counts": lambda field: tuple(map(_decode_number, field)),
     "label_counts": _decode_label_counts,

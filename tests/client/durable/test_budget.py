@@ -11,7 +11,8 @@ from countless.client.durable import budget_record
 from countless.client.durable.budget import DurableBudget, OrphanedBudget, orphaned_budgets
 from countless.client.durable.budget_record import NAME_OFFSET, read_boot_id
 from countless.client.durable.count_file import CountFile
-from countless.core.budget.messages import BudgetId, Grant
+from countless.core.budget.messages import BudgetId, Quota
+from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck
 from countless.wire.keys import COUNTER, Key
@@ -20,8 +21,8 @@ SITE, TOKENS = SiteId("web", 11), BudgetId("tokens", 3)
 
 
 def granted(file: CountFile, limit: int, budget: BudgetId = TOKENS) -> DurableBudget:
-    local = DurableBudget(budget, SITE.incarnation, file)
-    local.receive(Grant(budget, 0, limit))
+    local = DurableBudget(BudgetSite(budget), SITE.incarnation, file)
+    local.receive(Quota(budget, since=1, number=1, granted=limit, keep=True))
     return local
 
 
@@ -88,10 +89,10 @@ def test_discarded_record_is_used_again_and_a_late_settlement_does_not_change_it
 
 def test_budget_that_is_not_used_has_no_record(tmp_path: Path) -> None:
     file = CountFile.create(tmp_path, SITE)
-    local = DurableBudget(TOKENS, SITE.incarnation, file)
+    local = DurableBudget(BudgetSite(TOKENS), SITE.incarnation, file)
     local.discard()
     assert file.budgets == []
-    asked = DurableBudget(TOKENS, SITE.incarnation, file)
+    asked = DurableBudget(BudgetSite(TOKENS), SITE.incarnation, file)
     asked.take(1)  # units may be granted from now on
     assert hand_ins(file) == [BudgetLeave(TOKENS, 11, 0)]
 

@@ -14,7 +14,7 @@ from countless.client.local_counter import LocalCounter
 from countless.client.session.protocol import HELLO_TIMEOUT_S, Origin, SessionRetired, SiteSession, new_incarnation
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost
-from countless.core.budget.messages import BudgetId, Recall
+from countless.core.budget.messages import BudgetId, Quota
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.errors import ProtocolError
@@ -311,7 +311,7 @@ def test_delivery_says_that_another_process_has_counted_and_gives_back_nothing_o
     stream.counter.add(7)
     stream.acknowledge_hello()
     assert stream.sent[1:3] == [Inherited(), Join("hits", 0, 7)]
-    stream.receive(Recall(BudgetId("tokens"), 3))
+    stream.receive(Quota(BudgetId("tokens"), since=1, number=3, granted=0, reply=True))
     stream.wait(1.0)
     assert not [item for item in stream.sent if isinstance(item, BudgetLeave)]
 

@@ -8,7 +8,7 @@ import pytest
 from countless.client.budgets.budget import BudgetLink, BudgetPart
 from countless.client.session.protocol import LINGER_S, SiteSession
 from countless.client.surroundings import ClientSurroundings
-from countless.core.budget.messages import Ask, BudgetId, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.messages import SiteId
 from countless.wire.frames import (
     BudgetLeave,
@@ -23,6 +23,7 @@ from countless.wire.frames import (
     decode_up,
     encode_frames,
 )
+from support.local_budgets import Told, told
 
 SITE_ID = SiteId("here", 1)
 HEARTBEAT_S = 10.0
@@ -32,6 +33,10 @@ RULE = SetBudgetRule(BudgetId("tokens"), 100, "minute", "UTC", None, 0.01, "spen
 
 def tokens(period: int) -> BudgetId:
     return BudgetId("tokens", period)
+
+
+def lent(budget: BudgetId, granted: int) -> Quota:
+    return Quota(budget, since=1, number=1, granted=granted, keep=True)
 
 
 class Stream:
@@ -73,9 +78,9 @@ class Stream:
                 self.receive(SyncAck(0))
         self.wait(time - self.time)
 
-    def take_sent(self) -> list[Ask | BudgetLeave]:
+    def take_sent(self) -> list[Told | BudgetLeave]:
         sent, self.sent = self.sent, []
-        return [item for item in sent if isinstance(item, Ask | BudgetLeave)]
+        return told(item for item in sent if isinstance(item, Ask | BudgetLeave))
 
 
 @pytest.fixture
@@ -85,11 +90,11 @@ def stream() -> Stream:
     assert stream.timeout == HEARTBEAT_S
     stream.budget.take(3, wait=0)
     stream.wait(LINGER_S)
-    assert stream.take_sent() == [Ask(tokens(0), 0, 1, 0, 0, 0, 3)]
+    assert stream.take_sent() == [Told(tokens(0), 1, 0, 0, 0, 3)]
     stream.receive(RULE)
     stream.budget.take(3, wait=0)
     stream.wait(LINGER_S)
-    stream.receive(Grant(tokens(MINUTE), 0, 10))
+    stream.receive(lent(tokens(MINUTE), 10))
     assert stream.budget.take(3)
     stream.take_sent()
     return stream
@@ -99,8 +104,8 @@ def test_units_of_the_next_period_are_asked_for_before_it_begins(stream: Stream)
     stream.wait_until(19.9)
     assert stream.take_sent() == []
     stream.wait_until(40.1)
-    assert stream.take_sent() == [Ask(tokens(MINUTE + 1), 0, 1, 0, 0, 0, 1)]
-    stream.receive(Grant(tokens(MINUTE + 1), 0, 20))
+    assert stream.take_sent() == [Told(tokens(MINUTE + 1), 2, 0, 0, 0, 1)]
+    stream.receive(lent(tokens(MINUTE + 1), 20))
     stream.wait_until(61)
     assert stream.budget.remaining == 20
     assert stream.take_sent() == []
@@ -124,37 +129,38 @@ def test_ask_that_was_not_sent_is_replaced_by_what_is_handed_in(stream: Stream) 
         stream.jump += 60
     stream.wait(LINGER_S)
     found = [(type(item), item.budget.period - MINUTE) for item in stream.take_sent()]
-    assert found == [(BudgetLeave, 0), (Ask, 1), (Ask, 2)]
+    assert found == [(BudgetLeave, 0), (Told, 2)]  # the next period was asked for before it began
 
 
-def rejected_with_another_ask_under_way() -> Stream:
-    """The coordinator deletes the budget, creates it again, and then receives the second of two Asks."""
+def rejected_with_an_ask_under_way() -> tuple[Stream, Quota]:
+    """The coordinator deletes the budget, creates it again, and then receives the Ask. Its answer."""
     stream = Stream()
     stream.budget.take(1, wait=0)
     stream.wait(LINGER_S)
+    stream.receive(Quota(tokens(0), since=1, number=1, granted=1))
+    assert stream.budget.take(1, wait=0)
     stream.budget.take(2, wait=0)
     stream.wait(LINGER_S)
-    assert [item.seq for item in stream.take_sent() if isinstance(item, Ask)] == [1, 2]
-    return stream
+    assert stream.take_sent() == [Told(tokens(0), 1, 0, 0, 0, 1), Told(tokens(0), 2, 1, 0, 1, 2)]
+    return stream, Quota(tokens(0), since=2, number=1, granted=0)
 
 
-@pytest.mark.parametrize("message", [Grant(tokens(0), 0, 5), Recall(tokens(0), 1)])
-def test_units_granted_after_the_budget_was_rejected_go_back(message: Grant | Recall) -> None:
-    stream = rejected_with_another_ask_under_way()
+def test_site_leaves_a_budget_that_it_has_forgotten() -> None:
+    stream, answer = rejected_with_an_ask_under_way()
     stream.receive(BudgetRejected(tokens(0), "deleted"))
-    stream.receive(message)
+    stream.receive(answer)
     assert stream.budget.take(2, wait=0).reason == "starved"
     stream.wait(1)
-    leave, ask = stream.take_sent()
-    assert leave == BudgetLeave(tokens(0), 1, 0)  # before the Ask: the site is a new holder then
-    assert isinstance(ask, Ask)
+    assert stream.take_sent() == [  # first it leaves: then it is a new holder
+        BudgetLeave(tokens(0), 1, 0),
+        Told(tokens(0), 3, 0, 0, 0, 2),
+    ]
 
 
-def test_units_granted_together_with_the_rejection_are_reported() -> None:
-    stream = rejected_with_another_ask_under_way()
-    stream.receive(BudgetRejected(tokens(0), "deleted"), Grant(tokens(0), 0, 5))
-    assert stream.budget.take(2, wait=0)
+def test_site_goes_on_in_the_membership_that_began_before_it_knew_of_the_rejection() -> None:
+    stream, answer = rejected_with_an_ask_under_way()
+    stream.receive(BudgetRejected(tokens(0), "deleted"), answer)
+    assert stream.budget.take(2, wait=0).reason == "starved"
     stream.wait(1)
-    stream.receive(Recall(tokens(0), 1))
-    stream.wait(1)
-    assert stream.take_sent() == [Ask(tokens(0), 1, 3, 2, 0, 2, 0)]
+    [ask] = [item for item in stream.sent if isinstance(item, Ask)]
+    assert (ask.seq, ask.since, ask.number, ask.want) == (3, 2, 1, 2)

@@ -9,9 +9,11 @@ from weakref import ref
 import pytest
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart
+from countless.client.budgets.group import BudgetGroup
+from countless.client.budgets.requests import Waiter
 from countless.client.kinds.budget import SessionBudgets
 from countless.client.ticks import TICKS_AT_ONCE
-from countless.core.budget.messages import Ask, BudgetId, Grant
+from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
 
@@ -43,7 +45,7 @@ class Session:
         self.budgets.receive(SetBudgetRule(BudgetId(budget.name), *rule))
         assert not budget.take(1, wait=0)
         assert [item.budget for item in self.budgets.drain()][-1] == BudgetId(budget.name, period)
-        self.budgets.receive(Grant(BudgetId(budget.name, period), 0, 10))
+        self.budgets.receive(Quota(BudgetId(budget.name, period), since=1, number=1, granted=10, keep=True))
         self.budgets.tick(self.time)
         assert budget.take(1, wait=0)
 
@@ -99,6 +101,23 @@ def test_budget_that_the_program_keeps_asks_again_after_it_was_forgotten(session
     session.use(budget, MINUTE + 10)
     budget.end()
     assert list(session.budgets.hand_ins()) == [BudgetLeave(BudgetId("keys/a", MINUTE + 10), 8, 1)]
+
+
+def test_asks_of_a_new_connection_are_in_the_order_in_which_they_were_made(session: Session) -> None:
+    """A request to two budgets repeats what waits at both, whichever of them is sent again."""
+    budgets = tuple(session.budget(name) for name in ("keys/a", "keys/b"))
+    request = BudgetGroup(budgets, session.lock)._request(2, hold=False)
+    request.start_waiting(Waiter(request, lambda: None))
+    session.budgets.drain()
+    for budget in budgets:  # a share that is not lent, and too small
+        session.budgets.receive(Quota(BudgetId(budget.name), since=1, number=1, granted=1))
+    session.budgets.drain()
+    with session.lock:
+        sent = [*session.budgets.resend(), *session.budgets.drain()]
+    for budget in budgets:
+        numbers = [item.seq for item in sent if isinstance(item, Ask) and item.budget.name == budget.name]
+        assert numbers
+        assert numbers == sorted(numbers)
 
 
 class Idle:

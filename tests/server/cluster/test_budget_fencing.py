@@ -4,6 +4,7 @@ No coordinator here looks at a lease. So nothing but the log keeps the earlier o
 """
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from countless.core.budget.messages import Ask, BudgetId, DownMessage, Exhausted, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite, Verdict
 from countless.core.messages import SiteId
@@ -24,6 +25,7 @@ from countless.server.settings import Settings
 from countless.server.site_server import SiteServer
 from countless.wire.frames import VERSION, Hello
 from support.site_server import FakeConnection
+from support.spender import first_ask
 
 pytestmark = pytest.mark.slow
 
@@ -35,9 +37,9 @@ class Stream(NamedTuple):
     session: Session
     connection: FakeConnection
 
-    def take_messages(self) -> list[DownMessage]:
+    def take_messages(self) -> list[Quota]:
         """What the coordinator has sent about the budget since the last call."""
-        found = [item for item in self.connection.received if isinstance(item, Grant | Recall | Exhausted)]
+        found = [item for item in self.connection.received if isinstance(item, Quota)]
         self.connection.received.clear()
         return found
 
@@ -59,7 +61,7 @@ class Owner:
 
     def receive(self, site: str, *asks: Ask) -> None:
         session, connection = self.streams[site]
-        with suppress(ProtocolError):  # the site knows a round of a later owner
+        with suppress(ProtocolError):  # the site knows a membership of a later owner
             self.server.on_frame(session, connection, list(asks), 10)
 
     async def saves(self) -> bool:
@@ -97,11 +99,11 @@ async def test_coordinator_that_lost_its_shard_cannot_send_a_grant(jetstream: Je
     first = await take_over(jetstream, "one")
     first.server.budgets.create("tokens", BudgetRule(LIMIT, slack=0))
     stream = await first.connect("web")
-    first.receive("web", Ask(TOKENS, 0, 1, 0, 0, 0, 20))
+    first.receive("web", first_ask("tokens", 20))
     assert await first.saves()
-    assert stream.take_messages() == [Grant(TOKENS, 0, 20)]
+    assert stream.take_messages() == [Quota(TOKENS, since=1, number=1, granted=20)]
     second = await take_over(jetstream, "two")
-    first.receive("web", Ask(TOKENS, 0, 2, 20, 0, 20, 5))
+    first.receive("web", Ask(TOKENS, 2, 1, 1, 20, 0, 20, 0, 5))
     assert not await first.saves()
     assert stream.take_messages() == []
     budget = second.server.budgets.get("tokens").periods[0].coordinator
@@ -112,69 +114,97 @@ async def test_coordinator_that_lost_its_shard_cannot_send_a_grant(jetstream: Je
     await second.stop()
 
 
+class Site:
+    """It is connected to one owner, perhaps an old one, whose messages arrive late and in order."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = BudgetSite(TOKENS)
+        self.want = 0  # of the request that waits
+        self.sent: deque[Quota] = deque()
+        self.owner: Owner
+
+    async def connect(self, owner: Owner) -> None:
+        self.sent.clear()
+        self.owner = owner
+        await owner.connect(self.name)
+        self.owner.receive(self.name, self.state.resend())
+
+    def take(self, n: int) -> Verdict:
+        taken = self.state.take(n)
+        self.want = n if taken.verdict is Verdict.WAITING else 0
+        self.owner.receive(self.name, *taken.messages)
+        return taken.verdict
+
+    def receive(self) -> None:
+        """The next message."""
+        self.state.receive(self.sent.popleft())
+        self.state.repeat()
+        if self.want:
+            self.take(self.want)
+        self.owner.receive(self.name, *self.state.proceed())
+
+
 class Game:
-    """Three sites that ask old and new owners alike. Messages of all owners arrive late, and in any order."""
+    """Three sites that ask old and new owners."""
 
     def __init__(self, jetstream: JetStreamContext, random: SeededRandom) -> None:
-        self.sites = {name: BudgetSite(TOKENS) for name in "abc"}
+        self.sites = [Site(name) for name in "abc"]
         self.fenced = 0
         self._jetstream = jetstream
         self._random = random
         self._owners: list[Owner] = []  # all that have not found out yet that they are not
-        self._sent: list[tuple[str, DownMessage]] = []
 
     @property
     def spent(self) -> int:
-        return sum(site.spent for site in self.sites.values())
+        return sum(site.state.spent for site in self.sites)
 
-    async def add_owner(self) -> None:
+    async def start(self) -> None:
+        await self._add_owner()
+        for site in self.sites:
+            await site.connect(self._owners[0])
+
+    async def _add_owner(self) -> None:
         owner = await take_over(self._jetstream, str(self._random.randbelow(1 << 60)))
         if "tokens" not in owner.server.budgets.by_name:
             owner.server.budgets.create("tokens", BudgetRule(LIMIT, slack=0))
-        for name, site in self.sites.items():
-            await owner.connect(name)
-            owner.receive(name, site.resend())
         self._owners.append(owner)
 
     async def step(self) -> None:
         random = self._random
-        name, owner = "abc"[random.randbelow(3)], self._owners[random.randbelow(len(self._owners))]
-        action = random.randbelow(20)
-        if action < 9:
-            owner.receive(name, *self.sites[name].take(1 + random.randbelow(4)).messages)
-        elif action < 15 and self._sent:
-            target, message = self._sent.pop(random.randbelow(len(self._sent)))
-            owner.receive(target, *self.sites[target].receive(message))
-        elif action < 18:
-            owner.receive(name, self.sites[name].resend())
+        site, action = self.sites[random.randbelow(3)], random.randbelow(20)
+        if action < 9 and not site.want:
+            site.take(1 + random.randbelow(4))
+        elif action < 15 and site.sent:
+            site.receive()
+        elif action < 17:
+            await site.connect(self._owners[random.randbelow(len(self._owners))])
         else:
-            await self.add_owner()
-        await self._save(owner)
+            await self._add_owner()
+        await self._save(site.owner)
 
     async def _save(self, owner: Owner) -> None:
-        saved = await owner.saves()
-        for name, stream in owner.streams.items():
-            self._sent += [(name, message) for message in stream.take_messages()]
-        if not saved:
+        if not await owner.saves():
             self._owners.remove(owner)
             self.fenced += 1
             await owner.stop()
+        for site in self.sites:
+            if site.owner is owner and site.name in owner.streams:
+                site.sent += owner.streams[site.name].take_messages()
+            if site.owner not in self._owners:
+                await site.connect(self._owners[-1])
 
     async def spend_the_rest(self) -> None:
-        """With the last owner, and what is still on its way from the others."""
-        owner = self._owners[-1]
-        open_sites = set(self.sites)
-        while open_sites or self._sent:
-            for name in sorted(open_sites):
-                taken = self.sites[name].take(1)
-                owner.receive(name, *taken.messages, self.sites[name].resend())
-                if taken.verdict is Verdict.EXHAUSTED:
-                    open_sites.discard(name)
+        """With the last owner."""
+        owner, open_sites = self._owners[-1], list(self.sites)
+        for site in self.sites:
+            await site.connect(owner)
+        while open_sites:
             await self._save(owner)
-            while self._sent:
-                target, message = self._sent.pop(self._random.randbelow(len(self._sent)))
-                owner.receive(target, *self.sites[target].receive(message))
-                await self._save(owner)
+            for site in self.sites:
+                while site.sent:
+                    site.receive()
+            open_sites = [site for site in self.sites if site.want or site.take(1) is not Verdict.EXHAUSTED]
 
     async def stop(self) -> None:
         for owner in self._owners:
@@ -187,7 +217,7 @@ async def test_sites_spend_the_limit_exactly_when_many_coordinators_believe_they
 ) -> None:
     monkeypatch.setattr("countless.server.storage.commit.COMMIT_INTERVAL_S", 0.0)
     game = Game(jetstream, SeededRandom(seed))
-    await game.add_owner()
+    await game.start()
     for _ in range(40):
         await game.step()
         assert game.spent <= LIMIT, f"seed {seed}"

@@ -89,7 +89,7 @@ async def test_rows_of_any_kind_are_read_by_the_next_owner_also_after_a_compacti
 ) -> None:
     one, budget = await take_over(jetstream, "one"), Key(BUDGET, "tokens")
     rule = BudgetFields(BudgetRule(2**62, "day", slack=0.25), 7)
-    fields, holder = PeriodFields(2**70, 2**71, 1, 3, True), SavedSite(2**62, given_up=True)
+    fields, holder = PeriodFields(2**70, 2**71, 1, True, ((7.5, 2**71),)), SavedSite(2**68, 2**67, 2**66, True, 2**65)
     holders = [row_of(WEB, SavedSite(5)), row_of(OLD, holder)]
     rows: Rows = {budget: {"rule": alone(rule)}, Key(BUDGET, "other"): {"rule": alone(rule)}}
     for period in (7, 8):

@@ -11,7 +11,7 @@ import countless
 from countless.client.transport.endpoint import Endpoint
 from countless.client.transport.websocket import WebSocketConnection
 from countless.core.answer import State
-from countless.core.budget.messages import Ask, BudgetId, Grant
+from countless.core.budget.messages import Quota
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report, SiteId
 from countless.errors import CounterRefused, ProtocolError
@@ -35,6 +35,7 @@ from countless.wire.incarnations import first_of
 from support.raw_connection import close_reason, receive_until
 from support.service import TIMEOUT_S, Server, until
 from support.site_server import FakeConnection, site_server
+from support.spender import first_ask
 
 
 async def test_counters_that_a_site_left_count_towards_max_counters_per_site() -> None:
@@ -151,8 +152,8 @@ async def test_incarnation_that_spent_of_a_budget_expires_too() -> None:
     async with site_server(store, wall_clock=lambda: now, silent_after=10.0, remember_for=86_400.0) as harness:
         harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
         session, connection = await harness.connect("a", first_of(5))
-        ask = Ask(BudgetId("tokens"), 0, 1, 0, 0, 0, 5)
-        assert Grant in {type(item) for item in await harness.send(session, connection, Join("hits", 0, 30), ask)}
+        ask = first_ask("tokens", 5)
+        assert Quota in {type(item) for item in await harness.send(session, connection, Join("hits", 0, 30), ask)}
         harness.server.on_disconnect(session, connection)
         assert harness.server.drop_site("a") == 1
         await harness.server.flush()

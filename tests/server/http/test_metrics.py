@@ -15,6 +15,7 @@ from countless.server.site_server import SiteServer
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.frames import VERSION, Hello, Inherited, Join, Leave
 from support.site_server import site_server
+from support.spender import first_ask
 from support.stores import FullStore
 from support.waiting import eventually
 
@@ -70,11 +71,10 @@ async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() 
         harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
         harness.server.budgets.create("keys/*", BudgetRule(2, slack=0))
         web, other = await harness.connect("web"), await harness.connect("other")
-        asks = [Ask(BudgetId(name), 0, 1, 0, 0, 0, 2) for name in ("tokens", "keys/a", "keys/b")]
+        asks = [first_ask(name, want) for name, want in (("tokens", 2), ("keys/a", 2), ("keys/b", 1))]
         await harness.send(*web, *asks)
         await harness.send(*other, asks[1])
-        await harness.send(*web, Ask(BudgetId("keys/a"), 1, 2, 2, 0, 2, 0))
-        await harness.send(*web, Ask(BudgetId("tokens"), 0, 2, 2, 0, 3, 0))
+        await harness.send(*web, Ask(BudgetId("tokens"), 2, 1, 1, 3, 0, 2, 0, keep=True))
         page = (await exposition(harness.server, ""))[0].decode()
     shown = [line for line in page.splitlines() if line.startswith("countless_budget")]
     assert shown == [
@@ -84,7 +84,8 @@ async def test_budgets_are_shown_and_names_that_follow_a_template_are_counted() 
         'countless_budget_used_upper{budget="tokens"} 3.0',
         'countless_budget_held{budget="tokens"} 0.0',
         'countless_budget_leaked{budget="tokens"} 0.0',
-        'countless_budget_rounds_total{budget="tokens"} 0.0',
+        'countless_budget_asks_total{budget="tokens"} 1.0',
+        'countless_budget_recalls_total{budget="tokens"} 0.0',
         'countless_budget_names{budget="keys/*",state="open"} 1.0',
         'countless_budget_names{budget="keys/*",state="exhausted"} 1.0',
         'countless_budget_names{budget="keys/*",state="lowering"} 0.0',

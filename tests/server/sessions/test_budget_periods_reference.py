@@ -13,7 +13,7 @@ from countless.client.budgets.budget import BudgetPart
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, UpItem
 from countless.client.session import protocol
-from countless.core.budget.messages import BudgetId, DownMessage
+from countless.core.budget.messages import BudgetId, Quota
 from countless.core.periods.site import SitePeriods
 from countless.server.kinds.budget_periods import BudgetPeriod, BudgetPeriods
 from countless.server.storage import commit
@@ -56,8 +56,9 @@ def settles_in_the_present_period(patch: pytest.MonkeyPatch) -> None:
 def grants_to_the_present_period(patch: pytest.MonkeyPatch) -> None:
     """A grant is used in the period that the clock shows."""
 
-    def receive(self: LocalPeriods, message: DownMessage) -> tuple[UpItem, ...]:
-        return self.present.receive(message._replace(budget=self.present.site.budget))
+    def receive(self: LocalPeriods, message: Quota) -> tuple[UpItem, ...]:
+        self.present.receive(message._replace(budget=self.present.site.budget))
+        return ()
 
     patch.setattr(LocalPeriods, "receive", receive)
 
@@ -88,7 +89,7 @@ def begins_before_the_acknowledgement(patch: pytest.MonkeyPatch) -> None:
     """A period that was handed in begins again while that may be sent once more."""
 
     def new(self: LocalPeriods, period: int) -> LocalBudget:
-        return self._new_local(BudgetId(self._name, period), self._site_id)
+        return self._make(BudgetId(self._name, period))
 
     patch.setattr(LocalPeriods, "_new", new)
 

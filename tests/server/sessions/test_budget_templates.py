@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.budget.rule import BudgetRule
-from countless.core.budget.site import BudgetSite
 from countless.errors import InvalidParameter, UnknownName
 from countless.randomness import SeededRandom
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import BudgetLeave, BudgetRejected, BudgetReset, DownItem, SetBudgetRule, UpItem
+from countless.wire.frames import BudgetLeave, BudgetRejected, DownItem, SetBudgetRule, UpItem
 from countless.wire.keys import BUDGET
 from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.spender import Spender, first_ask
 
 PER_MINUTE = BudgetRule(100, per="minute", slack=0)
 
@@ -42,8 +42,8 @@ class WallClock:
         await harness.advance(seconds)
 
 
-def ask(name: str, want: int = 1, period: int = 0, *, seq: int = 1, spent: int = 0, limit: int = 0) -> Ask:
-    return Ask(BudgetId(name, period), 0, seq, spent, 0, limit, want)
+def ask(name: str, want: int = 1, period: int = 0) -> Ask:
+    return first_ask(name, want, period)
 
 
 async def connect(harness: SiteServerHarness, incarnation: int = 1) -> tuple[Session, FakeConnection]:
@@ -67,7 +67,7 @@ async def test_each_name_has_the_limit_of_its_template() -> None:
             [rule, grant] = await harness.send(*web, ask(name, 10))
             assert isinstance(rule, SetBudgetRule)
             assert (rule.budget.name, rule.limit) == (name, 10)
-            assert grant == Grant(BudgetId(name), 0, 10)
+            assert grant == Quota(BudgetId(name), since=1, number=1, granted=10)
         rejected = "there is no budget 'other/a'"
         assert await send(harness, web, ask("other/a")) == [BudgetRejected(BudgetId("other/a"), rejected)]
         [refusal] = await send(harness, web, ask("keys/*"))
@@ -101,7 +101,7 @@ async def test_names_beyond_the_cap_are_rejected_until_others_are_not_used_any_m
         await wall.advance(harness, 60)
         await wall.advance(harness, 1)  # a minute after the end of the first minute it is closed
         assert sorted(harness.server.budgets.by_name) == ["keys/*", "keys/b"]
-        assert isinstance((await send(harness, web, ask("keys/c", period=minute + 2)))[0], Grant)
+        assert isinstance((await send(harness, web, ask("keys/c", period=minute + 2)))[0], Quota)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -177,7 +177,8 @@ async def test_changed_template_changes_its_names_and_a_changed_name_follows_it_
         assert [item.limit for item in web[1].received if isinstance(item, SetBudgetRule)] == [20]
         limits = {name: budgets.get(name).rule.limit for name in ("keys/a", "keys/b", "keys/new", "keys/unused")}
         assert limits == {"keys/a": 20, "keys/b": 500, "keys/new": 20, "keys/unused": 600}
-        assert await send(harness, web, ask("keys/a", 20, seq=2, limit=10)) == [Grant(BudgetId("keys/a"), 0, 20)]
+        more = Ask(BudgetId("keys/a"), 2, 1, 1, 10, 0, 10, 0, 10)
+        assert await send(harness, web, more) == [Quota(BudgetId("keys/a"), since=1, number=2, granted=20)]
         budgets.delete("keys/*")
         assert sorted(budgets.by_name) == ["keys/b", "keys/unused"]
 
@@ -191,33 +192,24 @@ async def test_limit_of_each_name_and_minute_holds_when_names_are_dropped_and_ma
     random, wall, store = SeededRandom(seed), WallClock(), MemoryStore()
     spent: Tally[BudgetId] = Tally()  # by the sites, which forget nothing
     made: Tally[str] = Tally()
-    sites: dict[tuple[int, BudgetId], BudgetSite] = {}
     for incarnation in range(1, 4):
         async with site_server(store, wall_clock=wall, silent_after=80_000) as harness:
             if incarnation == 1:
                 harness.server.budgets.create("keys/*", BudgetRule(5, per="minute", slack=0, max_names=2))
-            streams = [await connect(harness, 10 * incarnation + number) for number in range(2)]
+            sites = [await Spender(harness, "web", 10 * incarnation + number).connect() for number in range(2)]
             for _ in range(100):
-                number, budget = (
-                    random.randbelow(2),
-                    BudgetId(f"keys/{random.randbelow(3)}", wall.minute - random.randbelow(3)),
-                )
-                site = sites.setdefault((10 * incarnation + number, budget), BudgetSite(budget))
+                site = sites[random.randbelow(2)]
+                budget = BudgetId(f"keys/{random.randbelow(3)}", wall.minute - random.randbelow(3))
                 before = set(harness.server.budgets.by_name)
-                items = await send(
-                    harness, streams[number], *site.take(1 + random.randbelow(3)).messages, site.resend()
-                )
+                await site.take(1 + random.randbelow(3), budget)
+                await site.send(site.of(budget).resend())
+                await site.exchange()
                 made.update(set(harness.server.budgets.by_name) - before)
-                for item in items:
-                    if isinstance(item, BudgetRejected | BudgetReset):
-                        sites[10 * incarnation + number, budget] = BudgetSite(budget)
-                    elif isinstance(item, Grant | Recall | Exhausted):
-                        await send(harness, streams[number], *site.receive(item))
-                while site.room:
-                    site.take(1)
-                    spent[budget] += 1
+                while site.of(budget).room:
+                    await site.take(1, budget)
                 await wall.advance(harness, random.randbelow(40))
                 wall.seconds += (random.randbelow(5) == 0) * (random.randbelow(600) - 300)
+            spent += sites[0].admitted + sites[1].admitted
     assert max(spent.values()) == 5, f"seed {seed}"
     assert max(made.values()) > 3  # names were dropped and made again
 

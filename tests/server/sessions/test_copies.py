@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from countless.core.budget.messages import Ask, BudgetId, Grant
+from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
 from countless.server.kinds.counter import WindowedCounter
@@ -25,6 +25,7 @@ from countless.wire.frames import (
     UpItem,
 )
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.spender import first_ask
 
 TOKENS = BudgetId("tokens", 0)
 HOUR = "requests@hour:490123"
@@ -123,10 +124,10 @@ async def spending(harness: SiteServerHarness, limit: int, spent: int) -> None:
     """A site that was granted units, and has reported these as spent."""
     harness.server.budgets.create("tokens", BudgetRule(limit, slack=0))
     session, connection = await harness.connect("web")
-    received = await harness.send(session, connection, Ask(TOKENS, 0, 1, 0, 0, 0, limit))
-    (granted,) = [item.limit for item in received if isinstance(item, Grant)]
+    received = await harness.send(session, connection, first_ask("tokens", limit))
+    (granted,) = [item.granted for item in received if isinstance(item, Quota)]
     assert granted == limit
-    await harness.send(session, connection, Ask(TOKENS, 0, 2, spent, 0, limit, 0))
+    await harness.send(session, connection, Ask(TOKENS, 2, 1, 1, limit, 0, spent, 0, keep=True))
 
 
 async def test_hand_in_below_what_was_reported_frees_nothing_until_the_process_hands_in_itself(

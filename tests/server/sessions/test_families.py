@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from countless.core.answer import State
-from countless.core.budget.messages import Ask, BudgetId
+from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS, FamilyRule
 from countless.core.family.site import LABEL_CAP
@@ -31,6 +31,7 @@ from countless.wire.keys import FAMILY, Key
 from support.saved import load_families
 from support.service import TIMEOUT_S
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.spender import first_ask
 
 JOIN = FamilyJoin("pages", LABELS, 0.1, 0.0, 0, 1, 1, 0, 0)
 VALUES = FamilyJoin("ms", "values", 0.1, 0.01, 0, 1, 1, 0, 0)
@@ -193,7 +194,7 @@ async def test_session_with_a_family_stays_when_its_budget_is_handed_in() -> Non
         harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
         session, connection = await harness.connect("a", 1)
         join = FamilyJoin("pages", "labels", 0.1, 0.0, 0, 1, 1, 0, 0)
-        await harness.send(session, connection, join, Ask(BudgetId("tokens"), 0, 1, 0, 0, 0, 5))
+        await harness.send(session, connection, join, first_ask("tokens", 5))
         harness.server.on_disconnect(session, connection)
         other, its_connection = await harness.connect("a", 2)
         await harness.send(other, its_connection, BudgetLeave(BudgetId("tokens"), 1, 0))

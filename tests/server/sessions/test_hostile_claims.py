@@ -5,17 +5,17 @@ from sys import float_info
 
 import pytest
 
-from countless.core.budget.coordinator import BudgetCoordinator
-from countless.core.budget.messages import Ask, BudgetId
+from countless.core.budget.messages import BudgetId
+from countless.core.budget.rule import BudgetRule
 from countless.core.family.distribution import MIN_VALUE, Buckets, Ranks
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
-from countless.core.messages import SiteId
 from countless.core.parameters import MAX_ROUND
 from countless.errors import ProtocolError
 from countless.server.storage.sqlite_store import SqliteStore
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyReport, FamilySteps
 from countless.wire.frames import MAX_NUMBER, decode_down, encode_frames
 from support.site_server import site_server
+from support.spender import Spender, first_ask
 
 
 def join(round: int = 0, step: int = 1, epsilon: float = 0.01) -> FamilyJoin:
@@ -76,12 +76,18 @@ async def test_steps_fit_in_a_message_whatever_sites_claim_to_have_counted() -> 
         harness.server.families.get("calls").coordinator.check()
 
 
-def test_absurd_round_of_an_ask_is_not_believed_while_a_budget_is_restored() -> None:
-    budget = BudgetCoordinator(BudgetId("tokens"), 1000)
-    budget.restore()
-    with pytest.raises(ProtocolError, match="too far ahead"):
-        budget.receive(SiteId("hostile", 1), Ask(budget.budget, MAX_NUMBER, 1, 0, 0, 0, 1))
-    assert budget.round == 0
+async def test_absurd_totals_of_an_ask_take_nothing_from_other_budgets_and_end_with_a_reset() -> None:
+    async with site_server() as harness:
+        for name in ("tokens", "others"):
+            harness.server.budgets.create(name, BudgetRule(10, slack=0))
+        hostile, victim = await harness.connect("hostile"), await Spender(harness, "victim").connect()
+        claim = first_ask("tokens", 0)._replace(seq=MAX_NUMBER, granted=MAX_NUMBER, spent=MAX_NUMBER)
+        await harness.send(*hostile, claim)
+        assert await victim.take(1) == "exhausted"
+        assert await victim.take(10, BudgetId("others")) == "allowed"
+        harness.server.budgets.reset("tokens")
+        await victim.exchange()
+        assert await victim.take(10) == "allowed"
 
 
 @pytest.mark.parametrize("label", ["99999999", "-99999999", "007", "-0", "٣"])

@@ -27,6 +27,7 @@ from countless.wire.frames import (
 )
 from countless.wire.keys import COUNTER, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.spender import first_ask
 
 Link = tuple[Session, FakeConnection]
 LIMITS: dict[str, Any] = {"max_memberships": 10, "max_share": 0.5, "silent_after": 1.0}
@@ -51,7 +52,7 @@ async def rejected(harness: SiteServerHarness, link: Link, *items: UpItem) -> li
 
 
 def ask(budget: str, seq: int = 1) -> Ask:
-    return Ask(BudgetId(budget, 0), 0, seq, 0, 0, 0, 1)
+    return first_ask(budget, 1, seq=seq)
 
 
 async def refused(harness: SiteServerHarness, link: Link, *items: Ask) -> list[str]:

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from countless.core.answer import State
-from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.family.rule import LABELS
 from countless.core.messages import Snapshot, StartRound
@@ -18,6 +17,7 @@ from countless.wire.families import FamilyJoin, FamilyLabels, FamilyReport
 from countless.wire.frames import Join, Leave, Sync
 from countless.wire.keys import COUNTER, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.spender import first_ask
 from support.stores import PausedStore
 
 LIMIT, TICK = 10.0, 2.5
@@ -48,10 +48,9 @@ async def counter_waits(harness: SiteServerHarness, mute: Site, other: Site) -> 
 
 
 async def budget_waits(harness: SiteServerHarness, mute: Site, other: Site) -> Waits:
-    tokens = BudgetId("tokens")
     harness.server.budgets.create("tokens", BudgetRule(10, slack=0))
-    await harness.send(*mute, Ask(tokens, 0, 1, 0, 0, 0, 10))
-    await harness.send(*other, Ask(tokens, 0, 1, 0, 0, 0, 1))
+    await harness.send(*mute, first_ask("tokens", 1))
+    await harness.send(*other, first_ask("tokens", 10))
     return lambda: harness.server.budgets.get("tokens").periods[0].coordinator.recalling
 
 

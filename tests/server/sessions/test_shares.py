@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from countless.core.budget.messages import Ask, BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.errors import ProtocolError
 from countless.server.sessions.session_table import Session
@@ -12,6 +11,7 @@ from countless.server.storage.memory_store import MemoryStore
 from countless.wire.families import FamilyJoin, FamilyRejected
 from countless.wire.frames import VERSION, CounterRejected, Hello, Join, Leave
 from support.site_server import FakeConnection, SiteServerHarness, site_server
+from support.spender import first_ask
 
 
 async def connect(harness: SiteServerHarness, site: str, peer: str) -> tuple[Session, FakeConnection]:
@@ -98,7 +98,7 @@ async def test_share_counts_from_zero_after_a_restart_and_the_limits_of_all_hold
             evil = await connect(harness, f"evil {run}", "token 1")
             for each in range(4):
                 name = f"{run} {each}"
-                ask = Ask(BudgetId(f"keys/{name}", 0), 0, 1, 0, 0, 0, 1)
+                ask = first_ask(f"keys/{name}", 1)
                 await harness.send(*evil, Join(f"c {name}", 0, 1), family(f"f {name}"), ask)
             names = [name for name in harness.server.budgets.by_name if name != "keys/*"]
             counted.append((len(harness.server.counters), len(harness.server.families.by_name), len(names)))

@@ -39,7 +39,7 @@ ROWS = (
         "C52",
         "C52",
         "messages for requests of one unit <= h (41.8 + 7.19 ln(1/s)) + 2, or less",
-        why="the bound lets each of the holders have a full share when every round begins; "
+        why="the bound lets each of the holders have a full share after every recall; "
         "no site can be full again before the others have spent theirs",
     ),
     Row("C70", "C70", "units taken in an interval as long as the window <= limit"),

@@ -6,6 +6,7 @@ charged. A budget may have periods: the clock of this process decides to which o
 units come back when a window has passed, by a monotonic clock.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
@@ -17,21 +18,31 @@ from typing import NamedTuple, TypeVar
 from countless.client.budgets.holds import HOLD_S, Expiries, OpenHold, Settle
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, NewLocal, UpItem
-from countless.client.budgets.requests import ALLOWED, EXHAUSTED, STARVED, UNREACHABLE, WAIT_S, HoldType, Waiter
+from countless.client.budgets.requests import (
+    ALLOWED,
+    EXHAUSTED,
+    STARVED,
+    UNREACHABLE,
+    WAIT_S,
+    HoldType,
+    RequestKey,
+    Waiter,
+)
 from countless.client.budgets.spendable import Spendable
 from countless.client.reentrant import Reentrant
 from countless.clock import steady_clock
 from countless.core.budget.decision import Decision, Reason
-from countless.core.budget.messages import BudgetId, Exhausted, Grant, Recall
+from countless.core.budget.messages import Quota
 from countless.core.budget.rule import IN_FLIGHT, OVERDRAFT, WAIT, BudgetRule
 from countless.core.budget.site import ALLOWED as ADMITTED
-from countless.core.budget.site import Taken, Verdict
+from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.messages import SiteId
 from countless.core.parameters import require_seconds
 from countless.errors import AboveLimit, HoldExpired, InvalidParameter, UnknownBudget
 from countless.wire.budget_rule import rule_of
-from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
+from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, SetBudgetRule
 
+LINGER_S = 1.0  # a request that was not decided in time is repeated for so long: its program may come again
 _ONE = 1  # CPython has one object for it, which True and 1.0 are not: comparing that makes take() 15 % faster
 _T = TypeVar("_T")
 Apply = Callable[[LocalBudget, int], Taken]
@@ -46,8 +57,8 @@ def _overdraw(local: LocalBudget, n: int) -> Taken:
     return ADMITTED
 
 
-def in_memory(budget: BudgetId, site_id: SiteId) -> LocalBudget:
-    return LocalBudget(budget)
+def in_memory(site: BudgetSite, site_id: SiteId) -> LocalBudget:
+    return LocalBudget(site)
 
 
 class BudgetLink(NamedTuple):
@@ -79,7 +90,10 @@ class BudgetPart(Spendable):
         if link.disabled:
             self._local.units = repeat(True)
         self._changes = Reentrant()  # while one is under way, no request is decided
-        self._waiters: dict[Waiter, None] = {}  # in the order in which they came
+        self._waiters: dict[Waiter, Sequence[BudgetPart]] = {}  # and all budgets of the request, this one included
+        self._lingering: deque[Waiter] = deque()  # those of them that have ended undecided, a moment ago
+        self._rounds = Reentrant()  # in which all that wait are repeated
+        self._round_due = False  # there may be units that must be returned, if no request takes them before
         self._holds = Expiries()
         self._rejections = 0
         self._rejection = ""  # the reason of the last one
@@ -103,7 +117,7 @@ class BudgetPart(Spendable):
     def left(self) -> int:
         with self._lock:
             self._enter()
-            return max(self._local.remaining, 0 if self._local.exhausted else 1)
+            return self._local.left
 
     @property
     def rule(self) -> BudgetRule | None:
@@ -153,8 +167,8 @@ class BudgetPart(Spendable):
         if self._rejections > rejections:
             raise UnknownBudget(self.name, self._rejection)
 
-    def attempt(self, apply: Apply, n: int) -> Decision | None:
-        """None: it waits for an answer of the coordinator."""
+    def attempt(self, apply: Apply, n: int, ask: bool = False) -> Decision | None:
+        """None: it must wait for an answer of the coordinator. `ask`: it does, and is repeated in every round."""
         with self._lock:
             if self._changes.busy:
                 return STARVED
@@ -163,29 +177,78 @@ class BudgetPart(Spendable):
                 raise UnknownBudget(self.name, self._unusable)
             if self._periods.cut_off:
                 return None
+            site = self._local.site
+            if not ask and type(n) is int and n > site.limit - site.spent - site.held and not self._local.decides(n):
+                return ALLOWED if self._link.disabled else None
             changes = self._changes
             changes.busy = True  # as `run`, which makes take(5) a quarter slower
             try:
+                if ask and site.limit and not self._link.connected():
+                    self._local.repeat()  # so it keeps its room; what waits is repeated on the next connection
                 taken = apply(self._local, n)
+                if self._lingering and taken.verdict is Verdict.ALLOWED:
+                    self.end_lingering((self.name, n))
                 return ALLOWED if taken is ADMITTED else self._decision(taken, n)
             finally:
                 changes.busy = False
                 if changes.deferred:
                     changes.call_deferred()
 
-    def start_waiting(self, waiter: Waiter) -> None:
+    def fits(self, n: int) -> bool:
+        """Whether a request is admitted now, without a message."""
         with self._lock:
-            self._waiters[waiter] = None
-            self._link.count_waiter(1)
-            waiter.serve()
+            self._enter()
+            return n <= self._local.remaining
+
+    def refuses(self, n: int) -> bool:
+        with self._lock:
+            return self._local.refuses(n)
+
+    def stay(self, n: int) -> None:
+        """A request that waits for other budgets needs these units, which are there."""
+        self._local.stay(n)
+
+    def linger(self, n: int, wants: bool) -> None:
+        """A request that has ended undecided comes again, perhaps. `wants`: the coordinator has not answered it."""
+        self._send(self._changes.run(self._local.linger, n, wants))
+
+    def end_lingering(self, key: RequestKey) -> Waiter | None:
+        """The request has come again. Returns the one that has lingered for it."""
+        for waiter in self._lingering:
+            if waiter.key == key:
+                self._lingering.remove(waiter)
+                self._waiters.pop(waiter, None)
+                self._round_due = True  # some of its units may be left
+                return waiter
+        return None
+
+    def start_waiting(self, waiter: Waiter, parts: "Sequence[BudgetPart] | None" = None) -> None:
+        """`parts`: all budgets of the request, if there are others."""
+        parts = parts or (self,)
+        with self._lock:
+            stays = any(part._lingering and part._local.remaining for part in parts)
+            for part in parts:
+                part._link.count_waiter(1)
+                before = part.end_lingering(waiter.key)
+                if before is not None:
+                    waiter.number = before.number  # it takes its place in line
+                part._waiters[waiter] = parts
+            if stays and self._link.connected():
+                self._repeat()  # units that were kept for requests that may come again are returned for this one
+            else:
+                waiter.serve()
 
     def stop_waiting(self, waiter: Waiter) -> None:
         with self._lock:
-            if waiter in self._waiters:
+            if waiter not in self._waiters:
+                return
+            self._link.count_waiter(-1)
+            if waiter.ended:
                 del self._waiters[waiter]
-                self._link.count_waiter(-1)
-            if not self._waiters:
-                self._local.site.withdraw()
+                return
+            waiter.lingers_until = self._link.steady_clock() + LINGER_S
+            self._lingering.append(waiter)
+            self._link.look_after(self.name)
 
     def undecided(self, n: int) -> Decision:
         """Why a request of `n` units was not decided. In a period, units that were exhausted stay exhausted."""
@@ -234,7 +297,7 @@ class BudgetPart(Spendable):
     def settle(self, local: LocalBudget, units: int, used: int) -> None:
         if not self._link.disabled:
             with self._lock:
-                self._changes.defer(partial(self._change, partial(self._settle, local, units, used)))
+                self._changes.defer(partial(self._settle, local, units, used))
 
     # With the lock held
 
@@ -248,7 +311,6 @@ class BudgetPart(Spendable):
             return UNREACHABLE if self._periods.closed else None
         if taken.verdict is Verdict.WAITING:
             return None
-        self._local.note_refused(n)
         return self._exhausted(n)
 
     def _exhausted(self, n: int) -> Decision:
@@ -260,19 +322,27 @@ class BudgetPart(Spendable):
     def _send(self, items: Sequence[UpItem]) -> None:
         if items:
             self._link.send(self.name, items)
+            for waiter in self._waiters:
+                waiter.asked = True
 
     def _enter(self) -> None:
         """Go to the period that the clock shows, and end the holds whose time is over."""
         if self._ends_at is not None and not self._changes.busy:
+            site, room = self._local.site, self._local.remaining
             self._send(self._changes.run(self._update, partial(self._periods.enter, self._clock())))
+            if self._local.rolling is site and not site.keep and site.room > room:
+                self._round_due = True
+                self._link.look_after(self.name)
         if self._holds:
             self._expire_holds()
 
     def _settle(self, local: LocalBudget, units: int, used: int) -> None:
-        self._send(local.settle(units, used))
+        self._changes.run(self._update, partial(local.settle, units, used))
+        if self._waiters or not local.site.keep:
+            self._repeat()
 
     def _update(self, change: Callable[[], _T]) -> _T:
-        self._send(self._periods.advance(self._clock()))
+        self._periods.advance(self._clock())
         result = change()
         self._show_present()
         return result
@@ -280,9 +350,54 @@ class BudgetPart(Spendable):
     def _show_present(self) -> None:
         self._local, self._ends_at = self._periods.present, self._periods.ends_at
 
-    def _serve_waiters(self) -> None:
-        for waiter in list(self._waiters):
-            waiter.serve()
+    # Rounds
+
+    def _repeat(self) -> None:
+        """Repeat the requests that wait, in order. Then ask for the first that still does, or return what is left."""
+        self._rounds.defer(partial(self._rounds.run, self._round, BudgetPart._proceed))
+
+    def _round(self, proceed: "Callable[[BudgetPart], None]") -> None:
+        parts = self._together()
+        others = [part._rounds for part in parts if not part._rounds.busy]
+        for rounds in others:
+            rounds.busy = True  # a request to several that is admitted settles at each: that must not begin another one
+        try:
+            for part in parts:
+                part._changes.run(part._update, part._begin_round)
+            waiters = {waiter for part in parts for waiter in part._waiters}
+            for waiter in sorted(waiters, key=Waiter.order):
+                waiter.serve()
+            for part in parts:
+                part._changes.run(part._proceed if part is not self else partial(proceed, part))
+        except BaseException:  # of a signal handler: the session begins another round
+            for part in parts:
+                part._round_due = True
+                part._link.look_after(part.name)
+            raise
+        finally:
+            for rounds in others:
+                rounds.busy = False
+            for rounds in others:
+                rounds.call_deferred()
+
+    def _together(self) -> "list[BudgetPart]":
+        """With all budgets of requests that wait here, of those that wait there, and so on."""
+        found, unseen = {self: None}, [self]
+        while unseen:
+            for parts in unseen.pop()._waiters.values():
+                new = [part for part in parts if part not in found]
+                found.update(dict.fromkeys(new))
+                unseen += new
+        return list(found)
+
+    def _begin_round(self) -> None:
+        self._round_due, now = False, self._link.steady_clock()
+        while self._lingering and self._lingering[0].lingers_until <= now:
+            self._waiters.pop(self._lingering.popleft(), None)
+        self._send(self._periods.repeat(self._clock()))
+
+    def _proceed(self) -> None:
+        self._send(self._periods.proceed(self._link.connected()))
 
     # For the session, which holds the lock
 
@@ -306,11 +421,16 @@ class BudgetPart(Spendable):
 
     def resend(self) -> list[UpItem]:
         """What a new connection begins with."""
-        return self._change(partial(self._periods.resend, self._clock()))
+        items: list[UpItem] = []
+        self._rounds.run(self._round, lambda part: items.extend(part._periods.resend()))
+        return items
 
     def seconds_to_tick(self) -> float:
         """Until `tick` should be called."""
-        return min(self._periods.seconds_to_tick(self._clock()), self._holds.next_at() - self._link.steady_clock())
+        if self._round_due:
+            return 0.0
+        next_at = min(self._holds.next_at(), self._lingering[0].lingers_until if self._lingering else inf)
+        return min(self._periods.seconds_to_tick(self._clock()), next_at - self._link.steady_clock())
 
     def tick(self) -> None:
         """The present period has ended, or ends soon: then ask for units of the next one. Or a hold has expired."""
@@ -321,13 +441,17 @@ class BudgetPart(Spendable):
         self._change(partial(self._receive, item))
 
     def _receive(self, item: BudgetDownItem) -> None:
-        if isinstance(item, Grant | Recall | Exhausted):
+        if isinstance(item, Quota):
+            granted = self._local.site.granted
             self._send(self._periods.receive(item))
+            if self._local.site.granted > granted or item.refuse_from is not None:
+                for waiter in self._lingering:
+                    waiter.answered = waiter.asked
         elif isinstance(item, BudgetLeaveAck):
             self._periods.acknowledge(item.budget, item.incarnation)
         elif isinstance(item, SetBudgetRule):
             self._set_rule(item)
-        elif self._periods.replace(item.budget.period) and isinstance(item, BudgetRejected):
+        elif self._periods.reject(item.budget.period):
             self._reject(item.reason)
 
     def _set_rule(self, item: SetBudgetRule) -> None:
@@ -344,6 +468,8 @@ class BudgetPart(Spendable):
     def _reject(self, reason: str) -> None:
         self._rejections += 1
         self._rejection = reason
+        while self._lingering:
+            self._waiters.pop(self._lingering.popleft(), None)
 
     def end(self) -> None:
         """Admit nothing more, and hand in what was spent."""
@@ -356,7 +482,9 @@ class BudgetPart(Spendable):
     def after_fork(self, site_id: SiteId) -> None:
         """In the child: what was granted belongs to the parent."""
         self._changes = Reentrant()
+        self._rounds = Reentrant()
         self._waiters.clear()
+        self._lingering.clear()
         self._holds.clear()
         self._periods.abandon(site_id, self._clock())
         self._show_present()
@@ -364,7 +492,7 @@ class BudgetPart(Spendable):
     def _change(self, change: Callable[[], _T]) -> _T:
         """Change the state, and repeat the requests that wait."""
         result = self._changes.run(self._update, change)
-        self._serve_waiters()
+        self._repeat()
         return result
 
 
@@ -378,6 +506,7 @@ class BudgetRequest:
         "_n",
         "_rejections",
         "_to_spend",
+        "key",
         "open_hold",
         "start_waiting",
         "stop_waiting",
@@ -390,6 +519,7 @@ class BudgetRequest:
         self._to_spend = to_spend
         self._local: LocalBudget | None = None  # where it was decided last
         self._rejections = budget.rejections
+        self.key = budget.name, n
         self.start_waiting = budget.start_waiting
         self.stop_waiting = budget.stop_waiting
         self.open_hold = budget.open_hold
@@ -400,8 +530,12 @@ class BudgetRequest:
 
     @property
     def fits(self) -> bool:
-        """Whether the process can admit it now without a message."""
-        return self._budget.remaining >= self._n
+        """Whether it is admitted now, without a message."""
+        return self._budget.fits(self._n)
+
+    @property
+    def refused(self) -> bool:
+        return self._budget.refuses(self._n)
 
     @property
     def waits_for_connection(self) -> bool:
@@ -412,11 +546,24 @@ class BudgetRequest:
         return self._budget.unreachable_by(OVERDRAFT)
 
     def attempt(self) -> Decision | None:
+        return self._attempt(ask=False)
+
+    def ask(self) -> Decision | None:
+        return self._attempt(ask=True)
+
+    def _attempt(self, ask: bool) -> Decision | None:
         self._budget.require_known(self._rejections)
-        return self._budget.attempt(self._apply, self._n)
+        return self._budget.attempt(self._apply, self._n, ask)
+
+    def stay(self) -> None:
+        """Keep its units, which are there: it waits for other budgets."""
+        self._budget.stay(self._n)
+
+    def linger(self, wants: bool) -> None:
+        self._budget.linger(self._n, wants)
 
     def timed_out(self) -> Decision:
-        decision = self._budget.attempt(self._overdraw_and_apply, self._n) if self.may_overdraw else None
+        decision = self._budget.attempt(self._overdraw_and_apply, self._n, ask=True) if self.may_overdraw else None
         return self.undecided() if decision is None else decision
 
     def undecided(self) -> Decision:
@@ -424,7 +571,7 @@ class BudgetRequest:
 
     def overdraw(self) -> None:
         """Make room for it, whatever was granted."""
-        self._budget.attempt(_overdraw, self._n)
+        self._budget.attempt(_overdraw, self._n, ask=True)
 
     def _overdraw_and_apply(self, local: LocalBudget, n: int) -> Taken:
         local.overdraw(n)

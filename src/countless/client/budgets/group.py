@@ -1,14 +1,14 @@
 """Several budgets that are spent together: a request is admitted by all of them or by none.
 
-A request is decided by one thread that has the client's lock, so no other request comes in between. Budgets that have
-too few units are tried first. If one does not admit the request, what the others have admitted goes back before the
-lock is released; while it waits for the coordinator, it holds nothing.
+A request is decided by one thread that has the client's lock, so no other request comes in between. Budgets that refuse
+it are tried first, then those that have too few units. While it waits for the coordinator it holds nothing: units that
+are there already stay at the site, where other requests may take them.
 """
 
 from threading import RLock
 
 from countless.client.budgets.budget import BudgetPart, BudgetRequest
-from countless.client.budgets.requests import ALLOWED, HoldType, Waiter
+from countless.client.budgets.requests import ALLOWED, HoldType, RequestKey, Waiter
 from countless.client.budgets.spendable import Spendable
 from countless.core.budget.decision import Decision
 
@@ -25,13 +25,17 @@ class BudgetGroup(Spendable):
 
     def _request(self, n: int, *, hold: bool) -> "GroupRequest":
         parts = [BudgetRequest(part, n, hold=True, to_spend=not hold) for part in self._parts]
-        return GroupRequest(parts, n, self._lock, hold=hold)
+        return GroupRequest(self._parts, parts, n, self._lock, hold=hold)
 
 
 class GroupRequest:
     """A request to several budgets."""
 
-    def __init__(self, parts: list[BudgetRequest], n: int, lock: RLock, *, hold: bool) -> None:
+    def __init__(
+        self, budgets: tuple[BudgetPart, ...], parts: list[BudgetRequest], n: int, lock: RLock, *, hold: bool
+    ) -> None:
+        self.key: RequestKey = (*(budget.name for budget in budgets), n)
+        self._budgets = budgets
         self._parts = parts
         self._n = n
         self._lock = lock
@@ -44,13 +48,22 @@ class GroupRequest:
 
     def attempt(self) -> Decision | None:
         with self._lock:
+            short = [part for part in self._parts if not part.fits]
+            if short and not any(part.refused for part in short):
+                self._decided_by = short[-1]
+                return None
+            return self.ask()
+
+    def ask(self) -> Decision | None:
+        with self._lock:
             admitted: list[BudgetRequest] = []
             decision: Decision | None = ALLOWED
             try:
-                for part in sorted(self._parts, key=lambda part: part.fits):
+                for part in sorted(self._parts, key=lambda part: (not part.refused, part.fits)):
                     if decision is None and part.fits:
-                        break  # the others wait, and this one would have to be undone
-                    outcome = part.attempt()
+                        part.stay()
+                        continue
+                    outcome = part.ask()
                     if outcome:
                         admitted.append(part)
                         continue
@@ -64,17 +77,22 @@ class GroupRequest:
                 self._settle(admitted, 0)
             elif not self._hold:
                 self._settle(admitted, self._n)
+            if decision:
+                for budget in self._budgets:
+                    budget.end_lingering(self.key)
             return decision
 
+    def linger(self, wants: bool) -> None:
+        for part in self._parts:
+            part.linger(wants)
+
     def start_waiting(self, waiter: Waiter) -> None:
-        with self._lock:
-            for part in self._parts:
-                part.start_waiting(waiter)
+        self._budgets[0].start_waiting(waiter, self._budgets)
 
     def stop_waiting(self, waiter: Waiter) -> None:
         with self._lock:
-            for part in self._parts:
-                part.stop_waiting(waiter)
+            for budget in self._budgets:
+                budget.stop_waiting(waiter)
 
     @property
     def waits_for_connection(self) -> bool:

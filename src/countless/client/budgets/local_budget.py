@@ -13,7 +13,7 @@ coordinator, an `Ask`), it is given back the units that the iterator has not yie
    gets None and comes to the lock.
 4. In a forked child `units` yields nothing (`fork_page.py`): what was set aside before the fork is the parent's.
 
-So `spent` of the site is exact whenever the site uses it: a `Recall` returns no unit that was admitted. An exception of
+So `spent` of the site is exact whenever the site uses it: an `Ask` returns no unit that was admitted. An exception of
 a signal handler may lose units between 1 and 2; they count as spent. Without the GIL nothing is set aside, and every
 request comes to the lock.
 """
@@ -24,8 +24,8 @@ from operator import length_hint
 
 from countless.client.fork_page import GIL
 from countless.client.forks import present_page
-from countless.core.budget.messages import Ask, BudgetId, DownMessage
-from countless.core.budget.rolling import RollingWindow
+from countless.core.budget.messages import Ask, Quota
+from countless.core.budget.rolling import RollingSite
 from countless.core.budget.rule import IN_FLIGHT, BudgetRule
 from countless.core.budget.site import BudgetSite, Taken
 from countless.errors import InvalidParameter
@@ -38,15 +38,22 @@ NONE_ASIDE: Iterator[object] = iter(())
 class LocalBudget:
     """A site of a budget, and the units set aside for `take(1)`. Everything but `units` needs the owner's lock."""
 
-    __slots__ = ("_aside", "in_flight", "refused_from", "site", "units", "window")
+    __slots__ = ("_aside", "_first", "in_flight", "known", "refused_from", "rolling", "site", "units")
 
-    def __init__(self, budget: BudgetId) -> None:
-        self.site = BudgetSite(budget)
+    def __init__(self, site: BudgetSite) -> None:
+        self.site = site
+        self.known = False  # the coordinator knows the site, although it has not asked since
+        self.rolling = site if isinstance(site, RollingSite) else None
         self.in_flight = False  # units are only held, and all holds end with the process
-        self.window: RollingWindow | None = None  # of a rolling budget
-        self.refused_from: int | None = None  # the smallest request that was refused since units were granted
+        self.refused_from: int | None = None  # the smallest request that was unavailable, since units were granted
         self.units = NONE_ASIDE  # for any thread: one unit is admitted for each item
         self._aside = NONE_ASIDE  # the same units: what takes an item of these admits none
+        self._first = site.seq
+
+    @property
+    def asked(self) -> bool:
+        """Whether the coordinator may know of it."""
+        return self.known or self.site.seq > self._first or self.site.limit > 0
 
     @property
     def spent(self) -> int:
@@ -58,32 +65,38 @@ class LocalBudget:
         return self.site.room + length_hint(self._aside)
 
     @property
-    def exhausted(self) -> bool:
-        """True if the coordinator has refused a single unit, and granted none since."""
-        return 1 in (self.refused_from, self.site.exhausted_from)
+    def left(self) -> int:
+        """The units of the whole budget, as far as they are known: at least 1 until it is exhausted."""
+        refused_from = self.refused_from if self.site.refuse_from is None else self.site.refuse_from
+        return max(self.remaining, 1 if refused_from is None else refused_from - 1)
 
-    def note_refused(self, n: int) -> None:
-        self.refused_from = min(n, self.refused_from or n)
+    def refuses(self, n: int) -> bool:
+        refuse_from = self.site.refuse_from
+        return refuse_from is not None and n >= refuse_from
+
+    def decides(self, n: int) -> bool:
+        """Whether a request of `n` units is decided without a message."""
+        return n <= self.remaining or self.refuses(n)
 
     def follow(self, rule: BudgetRule | None) -> None:
         """None: it is not known yet."""
         if rule is not None:
             self.in_flight = rule.kind == IN_FLIGHT
-            if rule.rolling is not None and (self.window is None or self.window.length != rule.rolling):
-                self.window = RollingWindow(self.site, rule.rolling)
 
-    def advance(self, now: float) -> tuple[Ask, ...]:
+    def advance(self, now: float) -> None:
         """Before anything else happens to a rolling budget: units may come back."""
-        self._put_back()
-        return () if self.window is None else self.window.advance(now)
+        if self.rolling is not None:
+            self._put_back()
+            self.rolling.advance(now)
 
     def take(self, n: int) -> Taken:
-        self.require_spending()
+        if self.in_flight:
+            self.require_spending()
         if self._aside is not NONE_ASIDE:
             self._put_back()
         taken = self.site.take(n)
-        if self.window is not None:
-            self.window.record()
+        if self.rolling is not None:
+            self.rolling.record()
         if n == 1 and GIL:
             self._set_aside()
         return taken
@@ -99,37 +112,70 @@ class LocalBudget:
         self._put_back()
         return self.site.reserve(n)
 
-    def settle(self, units: int, used: int) -> tuple[Ask, ...]:
+    def settle(self, units: int, used: int) -> None:
         self._put_back()
-        messages = self.site.settle(units, 0 if self.in_flight else used)
-        if self.window is not None:
-            self.window.record()
-        return messages
+        self.site.settle(units, 0 if self.in_flight else used)
+        if self.rolling is not None:
+            self.rolling.record()
 
     def overdraw(self, n: int) -> None:
         """Make room for `n` units, whatever was granted."""
         self._put_back()
         self.site.overdraw(n)
 
-    def receive(self, message: DownMessage) -> tuple[Ask, ...]:
+    def receive(self, quota: Quota) -> None:
         self._put_back()
-        limit = self.site.limit
-        messages = self.site.receive(message)
-        if self.site.limit > limit:
-            self.refused_from = None
-        return messages
+        site, granted = self.site, self.site.granted
+        site.receive(quota)
+        site.seq = max(site.seq, site.since)  # an earlier object of this budget may have asked more often
+        if site.granted > granted or site.refuse_from is not None:
+            self.refused_from = site.refuse_from
+
+    # What waits
+
+    def repeat(self) -> None:
+        """Forget what waits. The owner repeats it, and calls `proceed`."""
+        self._put_back()
+        self.site.repeat()
+
+    def stay(self, n: int) -> None:
+        """A request over several budgets waits for another one: keep its units of this one."""
+        self.site.stay(n)
+
+    def linger(self, n: int, wants: bool) -> tuple[Ask, ...]:
+        """A request has ended before it was decided: keep its units if no other one waits, or still want them."""
+        self._put_back()
+        if n > self.site.room:
+            return self.site.take(n).messages if wants else ()
+        if not self.site.want:
+            self.site.stay(n)
+        return ()
+
+    def proceed(self) -> tuple[Ask, ...]:
+        self._put_back()
+        return self.site.proceed()
 
     def resend(self) -> Ask:
+        """Instead of `proceed`, on a new connection."""
         self._put_back()
-        return self.site.resend()
+        ask = self.site.resend()
+        self.site.proceed()
+        return ask
 
     def prefetch(self) -> tuple[Ask, ...]:
         return self.site.prefetch()
+
+    # The end
 
     def close(self) -> int:
         """Admit nothing more; the units to hand in."""
         self._put_back()
         return self.site.close(holds_end=self.in_flight)
+
+    @property
+    def to_hand_in(self) -> int:
+        """The units spent in all, if it is closed."""
+        return self.site.spent if self.rolling is None else self.rolling.handed_over + self.rolling.spent
 
     def discard(self) -> None:
         """Forget what was spent: it is handed in, or the coordinator knows nothing of it."""

@@ -12,18 +12,22 @@ coordinator may count this process as lost and let others have its units (design
 """
 
 from collections.abc import Callable
+from functools import partial
+from itertools import chain
 from math import inf
 from zlib import crc32
 
 from countless.client.budgets.local_budget import LocalBudget
-from countless.core.budget.messages import Ask, BudgetId, DownMessage, Recall
+from countless.core.budget.messages import Ask, BudgetId, Quota
+from countless.core.budget.rolling import RollingSite
 from countless.core.budget.rule import BudgetRule
+from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.core.periods.site import BUDGET_LEADS_S, SitePeriods
 from countless.wire.frames import BudgetLeave
 
 UpItem = Ask | BudgetLeave
-NewLocal = Callable[[BudgetId, SiteId], LocalBudget]
+NewLocal = Callable[[BudgetSite, SiteId], LocalBudget]
 
 
 class LocalPeriods:
@@ -38,7 +42,7 @@ class LocalPeriods:
         self._site_id = site_id
         self._new_local = new_local
         self._hand_ins: dict[tuple[BudgetId, int], LocalBudget] = {}
-        self._unknown: dict[int, int] = {}  # by period: the last `seq` of a state that the coordinator does not know
+        self._seq = 0  # of the last Ask before the calendar was known, or has changed: an answer may be under way
         self._start(0.0)
 
     def _start(self, now: float) -> None:
@@ -47,16 +51,25 @@ class LocalPeriods:
         spread = crc32(f"{self._site_id} {self._name}".encode()) / (1 << 32)
         self._periods: SitePeriods[LocalBudget] = SitePeriods(calendar, self._new, spread, BUDGET_LEADS_S)
         self._periods.enter(now)
-        self._unknown.clear()
 
     def _new(self, period: int) -> LocalBudget:
         budget = BudgetId(self._name, period)
         closed = self._hand_ins.get((budget, self._site_id.incarnation))
-        if closed is not None:
-            return closed
-        self._unknown.pop(period, None)
-        local = self._new_local(budget, self._site_id)
+        return self._make(budget) if closed is None else closed
+
+    def _make(self, budget: BudgetId, seq: int = 0, since: int = 0) -> LocalBudget:
+        length = None if self.rule is None else self.rule.rolling
+        new_site = BudgetSite if length is None else partial(RollingSite, length=length)
+        site = new_site(budget, since=since)
+        site.seq = max(seq, self._seq)  # not its argument: an Ask that is under way may begin the membership
+        local = self._new_local(site, self._site_id)
         local.follow(self.rule)
+        return local
+
+    def _replace(self, period: int, since: int) -> LocalBudget:
+        """A new state of this period. Its site goes on with its numbers, so that no older message counts."""
+        before = self._periods.states[period]
+        local = self._periods.states[period] = self._make(before.site.budget, before.site.seq, since)
         return local
 
     # The present period
@@ -68,29 +81,27 @@ class LocalPeriods:
     @property
     def ends_at(self) -> float | None:
         """Of the present period, or the open pane; None without."""
-        window = self.present.window
-        if window is not None and self.rule is not None:
-            return min(window.ends_at, self._contact() + self.rule.lease)
+        rolling = self.present.rolling
+        if rolling is not None and self.rule is not None:
+            return min(rolling.ends_at, self._contact() + self.rule.lease)
         return None if self._periods.ends_at == inf else self._periods.ends_at
 
     def available_at(self, n: int) -> float | None:
         """When a request that was refused may succeed, if that is known."""
-        window = self.present.window
-        return self.ends_at if window is None else window.returns_at(n - self.present.remaining)
+        rolling = self.present.rolling
+        return self.ends_at if rolling is None else rolling.returns_at(n - self.present.remaining)
 
-    def advance(self, now: float) -> list[UpItem]:
+    def advance(self, now: float) -> None:
         """Before anything else happens to a rolling budget."""
         if self.closed or self.rule is None or self.rule.rolling is None:
-            return []
+            return
         self.cut_off = self.present.site.limit > 0 and now >= self._contact() + self.rule.lease
-        return list(self.present.advance(now))
+        self.present.advance(now)
 
     def enter(self, now: float) -> list[UpItem]:
         """Go to the period of this moment."""
         if self.closed or self._periods.starts_at <= now < self._periods.ends_at:
             return []
-        for local in self._periods.states.values():
-            local.site.withdraw()  # requests that wait are repeated in the present period
         self._periods.enter(now)
         return self._hand_in(self._periods.drop_earlier())
 
@@ -102,16 +113,20 @@ class LocalPeriods:
         if self.closed or _calendar_fields(before) == _calendar_fields(rule):
             return
         for local in (*self._periods.states.values(), *self._hand_ins.values()):
+            self._seq = max(self._seq, local.site.seq)
             local.close()
             local.discard()
         self._hand_ins.clear()
+        asked = {period for period, local in self._periods.states.items() if local.asked}
         self._start(now)
+        for period in asked & self._periods.states.keys():  # units may be granted, as to a site without a rule
+            self._periods.states[period].known = True
 
     def seconds_to_tick(self, now: float) -> float:
         """Until the present period ends, or the next one must be prepared; or until units come back."""
-        window = self.present.window
-        if window is not None:
-            return inf if self.present.site.closed else min(window.next_at, window.idle_at) - now
+        rolling = self.present.rolling
+        if rolling is not None:
+            return inf if rolling.closed or not self.present.asked else min(rolling.next_at, rolling.idle_at) - now
         return min(self._periods.ends_at - now, self._periods.seconds_to_prepare(now))
 
     def tick(self, now: float) -> list[UpItem]:
@@ -119,9 +134,9 @@ class LocalPeriods:
 
         A rolling budget that was not used for a window is handed in.
         """
-        window = self.present.window
-        if window is not None:
-            return self._hand_in([self.present]) if window.idle_at <= now and not self.present.site.closed else []
+        present, rolling = self.present, self.present.rolling
+        if rolling is not None:
+            return self._hand_in([present]) if rolling.idle_at <= now and not rolling.closed and present.asked else []
         items = self.enter(now)
         following = None if self.closed else self._periods.prepare(now, _is_used)
         return items if following is None else [*items, *self._periods.states[following].prefetch()]
@@ -132,47 +147,60 @@ class LocalPeriods:
 
     # Messages
 
-    def receive(self, message: DownMessage) -> tuple[UpItem, ...]:
-        local = self._periods.states.get(message.budget.period)
-        if local is not None and not local.site.closed:
-            return local.receive(message)
-        if isinstance(message, Recall):  # it was handed in, or never had a unit
-            return (self._leave(message.budget, self._site_id.incarnation),)
+    @property
+    def _open(self) -> list[LocalBudget]:
+        return [local for local in self._periods.states.values() if not local.site.closed]
+
+    def receive(self, quota: Quota) -> tuple[UpItem, ...]:
+        period = quota.budget.period
+        local = self._periods.states.get(period)
+        if local is None or local.site.closed:  # it was handed in, or never had a unit
+            return (self._leave(quota.budget, self._site_id.incarnation),) if quota.reply else ()
+        if local.site.is_outlived(quota):
+            local = self._forget(period, quota.since)
+            local.known = True
+        local.receive(quota)
         return ()
 
-    def replace(self, period: int) -> bool:
-        """The coordinator knows nothing of this period: forget it. Whether it is the present one."""
+    def reject(self, period: int) -> bool:
+        """The site can have nothing of this period: forget what it had. Whether it is the present one.
+
+        It stays in its membership, because an `Ask` of that may be under way when the budget is made again.
+        """
         local = self._periods.states.get(period)
         if local is None or local.site.closed:
             return False
-        local.close()
-        local.discard()
-        self._periods.states[period] = new = self._new(period)
-        new.site.seq = local.site.seq  # an Ask that is under way must not count as newer
-        self._unknown = {each: seq for each, seq in self._unknown.items() if each in self._periods.states}
-        self._unknown[period] = new.site.seq
+        self._forget(period, local.site.since)
         return period == self._periods.period
 
-    def resend(self, now: float) -> list[UpItem]:
-        """What a new connection begins with."""
-        self.enter(now)
-        asks = [local.resend() for local in self._asked() if not local.site.closed]
-        return [*self.hand_ins(), *asks]
+    def _forget(self, period: int, since: int) -> LocalBudget:
+        before = self._periods.states[period]
+        before.close()
+        before.discard()
+        return self._replace(period, since)
 
-    def _asked(self) -> list[LocalBudget]:
-        """The states that the coordinator may know.
+    def repeat(self, now: float) -> list[UpItem]:
+        """Forget what waits. The owner repeats it."""
+        items = self.enter(now)
+        for local in self._open:
+            local.repeat()
+        return items
 
-        One that it did not know may have been granted units since, by an `Ask` that was under way then.
-        """
-        states, unknown = self._periods.states.items(), self._unknown
-        return [local for period, local in states if local.site.seq > unknown.get(period, 0) or local.site.limit]
+    def proceed(self, connected: bool) -> list[Ask]:
+        """Everything that waits was repeated. Without a connection a site keeps its room, and can use it."""
+        return [ask for local in self._open if connected or not local.site.limit for ask in local.proceed()]
+
+    def resend(self) -> list[UpItem]:
+        """Instead of `proceed`, for a new connection."""
+        asks = (((local.resend(),) if local.asked else local.proceed()) for local in self._open)
+        return [*self.hand_ins(), *chain.from_iterable(asks)]
 
     # The end
 
     @property
     def active(self) -> bool:
         """Whether there is anything to tell the coordinator."""
-        return bool(self._hand_ins) or bool(self._asked())
+        return bool(self._hand_ins) or any(local.asked for local in self._periods.states.values())
 
     @property
     def settled(self) -> bool:
@@ -188,7 +216,7 @@ class LocalPeriods:
         if local is not None:
             local.discard()
             if local is self._periods.states.get(budget.period) and not self.closed:
-                self._periods.states[budget.period] = self._new(budget.period)
+                self._replace(budget.period, 0)
 
     def close(self) -> None:
         """Admit nothing more, and hand in what was spent in every period."""
@@ -216,8 +244,9 @@ class LocalPeriods:
     def _hand_in(self, locals_: list[LocalBudget]) -> list[UpItem]:
         leaves: list[UpItem] = []
         for local in locals_:
+            asked = local.asked
             local.close()
-            if local.site.seq:
+            if asked:
                 self._hand_ins[local.site.budget, self._site_id.incarnation] = local
                 leaves.append(self._leave(local.site.budget, self._site_id.incarnation))
             else:
@@ -226,12 +255,12 @@ class LocalPeriods:
 
     def _leave(self, budget: BudgetId, incarnation: int) -> BudgetLeave:
         local = self._hand_ins.get((budget, incarnation))
-        return BudgetLeave(budget, incarnation, 0 if local is None else local.site.spent)
+        return BudgetLeave(budget, incarnation, 0 if local is None else local.to_hand_in)
 
 
 def _is_used(local: LocalBudget) -> bool:
-    return local.site.used > 0 or local.site.exhausted_from is not None
+    return local.site.used > 0 or local.site.refuse_from is not None
 
 
 def _calendar_fields(rule: BudgetRule | None) -> tuple[object, ...]:
-    return (None, "UTC", None) if rule is None else (rule.per, rule.tz, rule.anchor)
+    return (None, "UTC", None, None) if rule is None else (rule.per, rule.tz, rule.anchor, rule.rolling)

@@ -1,12 +1,14 @@
 """Requests to budgets that may have to wait for the coordinator.
 
-A request is attempted again whenever something has changed, until it is decided or its time is over. Nothing is held
-while it waits. The thread that has changed something attempts it, not the one that waits: a recall that follows the
-grant of the last units would take them back before the other thread runs, and processes could pass these units on for
-ever without using them.
+A request is repeated whenever something has changed, until it is decided or its time is over. Nothing is held while it
+waits. The thread that has changed something repeats it, and all others that wait, in order (a *round*): what they do
+not use is returned to the coordinator before the other threads run. A request that has ended undecided lingers for a
+moment, with its place in line: the program may come again, and finds then what was granted for it.
 """
 
 from collections.abc import Callable
+from itertools import count
+from math import inf
 from threading import TIMEOUT_MAX, Event
 from typing import Protocol, TypeVar
 
@@ -24,6 +26,9 @@ UNREACHABLE = Decision(Reason.UNREACHABLE)
 
 
 HoldType = TypeVar("HoldType", bound=Hold)
+RequestKey = tuple[str | int, ...]  # the budgets and the units of a request: which others are as good for a program
+
+_numbers = count()
 
 
 class Request(Protocol):
@@ -31,11 +36,20 @@ class Request(Protocol):
     def budget(self) -> str:
         """The name of the budget that has decided."""
 
+    @property
+    def key(self) -> RequestKey: ...
+
     def attempt(self) -> Decision | None:
-        """None: it waits for the coordinator. Raises `UnknownBudget`."""
+        """None: it must wait for the coordinator. Raises `UnknownBudget`."""
+
+    def ask(self) -> Decision | None:
+        """As `attempt`; but if it must wait, the coordinator is asked. Once in a round, and once outside of any."""
+
+    def linger(self, wants: bool) -> None:
+        """In a round, in place of `ask`: it has ended, and may come again. `wants`: no answer has come for it."""
 
     def start_waiting(self, waiter: "Waiter") -> None:
-        """Call `waiter.serve` now, and whenever another attempt is worth it, until it has ended."""
+        """Call `waiter.serve` now, and in every round, until `stop_waiting`; if it was not decided, a moment longer."""
 
     def stop_waiting(self, waiter: "Waiter") -> None: ...
 
@@ -56,10 +70,26 @@ class Request(Protocol):
 class Waiter:
     """A request that waits. `serve` and `ended` are for threads that hold the client's lock."""
 
-    __slots__ = ("_cut_off", "_decision", "_error", "_notify", "_request", "_serving", "ended")
+    __slots__ = (
+        "_cut_off",
+        "_decision",
+        "_error",
+        "_notify",
+        "_request",
+        "_serving",
+        "answered",
+        "asked",
+        "ended",
+        "lingers_until",
+        "number",
+    )
 
     def __init__(self, request: Request, notify: Callable[[], None]) -> None:
         self.ended = False
+        self.number = next(_numbers)  # its place in line
+        self.lingers_until = inf  # finite once the program waits no longer
+        self.asked = False  # an Ask was sent while it was in line
+        self.answered = False  # ... and units were granted, or refused, while it lingered
         self._request = request
         self._notify = notify  # called once, from any thread
         self._decision: Decision | None = None
@@ -67,12 +97,23 @@ class Waiter:
         self._serving = False
         self._cut_off = False  # when its time was over last
 
+    @property
+    def key(self) -> RequestKey:
+        return self._request.key
+
+    def order(self) -> tuple[float, int]:
+        """First those for which a program waits."""
+        return (self.lingers_until if self.lingers_until < inf else 0.0), self.number
+
     def serve(self) -> None:
-        if self.ended or self._serving:  # an attempt can return units, which serves all that wait
+        if self.ended or self._serving:  # a handler came in between
+            return
+        if self.lingers_until < inf:
+            self._request.linger(not self.answered)
             return
         self._serving = True
         try:
-            self._decision = self._request.attempt()
+            self._decision = self._request.ask()
         except CountlessError as error:
             self._error = error
         finally:
@@ -104,6 +145,8 @@ class UntilUnitsReturn:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._last: Decision | None = None
+        self.key = request.key
+        self.linger = request.linger
         self.start_waiting = request.start_waiting
         self.stop_waiting = request.stop_waiting
         self.hold = request.hold
@@ -118,8 +161,14 @@ class UntilUnitsReturn:
         return self._request.waits_for_connection
 
     def attempt(self) -> Decision | None:
-        self._last = self._request.attempt()
-        return None if self._last is not None and self._last.reason is Reason.EXHAUSTED else self._last
+        return self._unless_exhausted(self._request.attempt())
+
+    def ask(self) -> Decision | None:
+        return self._unless_exhausted(self._request.ask())
+
+    def _unless_exhausted(self, decision: Decision | None) -> Decision | None:
+        self._last = decision
+        return None if decision is not None and decision.reason is Reason.EXHAUSTED else decision
 
     def timed_out(self) -> Decision:
         return self._request.timed_out() if self._last is None else self._last

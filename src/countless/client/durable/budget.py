@@ -8,8 +8,8 @@ from countless.client.budgets.local_budget import MAX_ASIDE, NONE_ASIDE, LocalBu
 from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord
 from countless.client.durable.count_file import CountFile
 from countless.client.forks import present_page
-from countless.core.budget.messages import Ask, BudgetId, DownMessage
-from countless.core.budget.site import Taken
+from countless.core.budget.messages import Ask, Quota
+from countless.core.budget.site import BudgetSite, Taken
 from countless.core.messages import SiteId
 from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck
 
@@ -21,8 +21,8 @@ class DurableBudget(LocalBudget):
 
     __slots__ = ("_file", "_incarnation", "_numbered", "_record")
 
-    def __init__(self, budget: BudgetId, incarnation: int, file: CountFile) -> None:
-        super().__init__(budget)
+    def __init__(self, site: BudgetSite, incarnation: int, file: CountFile) -> None:
+        super().__init__(site)
         self._incarnation = incarnation
         self._file: CountFile | None = file  # None: no more, because it was discarded or belongs to another process
         self._record: BudgetRecord | None = None
@@ -38,20 +38,17 @@ class DurableBudget(LocalBudget):
         self._save()
         return taken
 
-    def advance(self, now: float) -> tuple[Ask, ...]:
-        messages = super().advance(now)
+    def advance(self, now: float) -> None:
+        super().advance(now)
         self._save()
-        return messages
 
-    def settle(self, units: int, used: int) -> tuple[Ask, ...]:
-        messages = super().settle(units, used)
+    def settle(self, units: int, used: int) -> None:
+        super().settle(units, used)
         self._save()
-        return messages
 
-    def receive(self, message: DownMessage) -> tuple[Ask, ...]:
-        messages = super().receive(message)
+    def receive(self, quota: Quota) -> None:
+        super().receive(quota)
         self._save()
-        return messages
 
     def resend(self) -> Ask:
         message = super().resend()
@@ -83,6 +80,8 @@ class DurableBudget(LocalBudget):
         if self._record is None:
             self._record = self._file.allocate_budget(self.site.budget, self._incarnation)
         used = self.site.spent if self.in_flight else self.site.used
+        if self.rolling is not None:
+            used += self.rolling.handed_over
         self._record.save(used - self._numbered)
 
     def _set_aside(self) -> None:

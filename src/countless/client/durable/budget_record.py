@@ -3,7 +3,7 @@
     name word, incarnation, period, boot, unit total, batch total, name of the budget
 
 Units that are taken one by one are in the unit total, all others in the batch total; their sum, modulo 2^64, is what is
-handed in for the incarnation. Units of a rolling budget that came back are subtracted from the batch total. A record
+handed in for the incarnation. Of a rolling budget they have what was handed over, and not what came back here. A record
 with incarnation 0 is free: it can be used again, also for a budget whose name takes as many words.
 
 As in `record.py` every change is one aligned store of 8 bytes, and the incarnation is stored last. A request is in the

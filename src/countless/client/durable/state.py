@@ -18,7 +18,7 @@ from countless.client.durable.word_file import StateError
 from countless.client.fork_page import MAX_ITEMS
 from countless.client.local_counter import ALWAYS, NO_NUMBER, Deliver, LocalCounter
 from countless.client.transport.base import Transport
-from countless.core.budget.messages import BudgetId
+from countless.core.budget.site import BudgetSite
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
 from countless.core.site import Site
@@ -127,8 +127,8 @@ class DurableState:
         """It is closed, and its count delivered."""
         self._file.free(key)
 
-    def budget(self, budget: BudgetId, site_id: SiteId) -> LocalBudget:
-        return DurableBudget(budget, site_id.incarnation, self._file)
+    def budget(self, site: BudgetSite, site_id: SiteId) -> LocalBudget:
+        return DurableBudget(site, site_id.incarnation, self._file)
 
     def family(self, key: Key, rule: FamilyRule) -> FamilyRecords:
         return FamilyRecords(key, rule, self._file)

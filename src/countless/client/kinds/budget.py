@@ -57,7 +57,7 @@ class SessionBudgets:
         self._lock = lock
         self._all: WeakValueDictionary[str, BudgetState] = WeakValueDictionary()
         self._active: dict[str, BudgetState] = {}
-        self._unsent: dict[BudgetId, Ask | BudgetLeave] = {}
+        self._unsent: dict[tuple[BudgetId, int], Ask | BudgetLeave] = {}
         self._returned: list[BudgetLeave] = []  # to send before those
         self._ticks = Ticks[str]()
 
@@ -67,9 +67,11 @@ class SessionBudgets:
             self._activate(name)
 
     def queue(self, items: Sequence[Ask | BudgetLeave]) -> None:
-        """Send the last of these soon, of each period of a budget: it has all that the earlier ones have."""
+        """Send the last of these soon, of each period of a budget: it has all that the earlier ones have, but panes."""
         for item in items:
-            self._unsent[item.budget] = item
+            key = item.budget, item.seq if isinstance(item, Ask) and item.panes else 0
+            self._unsent.pop(key, None)  # a later one comes after those with panes
+            self._unsent[key] = item
             self._activate(item.budget.name)
 
     def drain(self) -> list[Ask | BudgetLeave]:
@@ -81,7 +83,11 @@ class SessionBudgets:
         """The messages that begin a new connection."""
         self._returned.clear()
         self._unsent.clear()
-        return [item for budget in self._active.values() for item in budget.resend()]
+        items: list[Ask | BudgetLeave] = []
+        for budget in list(self._active.values()):
+            last = budget.resend()
+            items += [*self.drain(), *last]  # what others have asked for at this moment, as for a request to several
+        return items
 
     def hand_ins(self) -> Iterator[BudgetLeave]:
         return (item for budget in self._active.values() for item in budget.hand_ins())

@@ -18,7 +18,7 @@ from countless.client.session.members import Known, SessionMembers, known_of
 from countless.client.session.windows import WindowsState
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Send
-from countless.core.budget.messages import Ask, Grant, Recall
+from countless.core.budget.messages import Ask, Quota
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.wire.families import KnownFamily, KnownLabels, LabelCap
@@ -339,7 +339,7 @@ class SiteSession:
 
     def _on_budget(self, item: BudgetDownItem) -> None:
         known = self._budgets.receive(item) or self._origin is Origin.INHERITED  # another process may know it
-        if not known and isinstance(item, Grant | Recall):
+        if not known and isinstance(item, Quota):
             self._budgets.give_back(item.budget, self.site_id.incarnation)
             self._has_work_now()
         self._check_all_left()

@@ -1,34 +1,29 @@
 """The coordinator of one budget in one period, without I/O: every input returns the messages it causes.
 
-Sites ask for units when their room is too small. The coordinator grants them from what is free, a share at a time, so
-that few messages suffice and little is left at sites that do not need it. When nothing is free it starts a round: each
-site with room returns it and reports. If the units are then too few, the request is refused.
+A site whose room is too small asks. It is granted what waits there, or a share and *lent* it: then it decides alone
+until that is used. A site that is not lent returns at once what it does not use. When too little is free and lent sites
+have the rest, they are recalled; if that is too little as well, the request is refused.
 
-    free       = cap - gone - limits of all holders         may be granted; cap = limit + what a reset has forgiven
-    available  = cap - gone - units that count as used      what a recall can collect; see `holders` for "used"
-    possible   = available + loose holds                    at least what is unspent in truth
-    share      = 28 % of what is available, divided by the holders; fixed in a round until their number has doubled
+    free      = limit + forgiven - gone - lost - limits of all holders     may be granted
+    possible  = free + what the lent sites that answer may have left       what a recall may collect
+    share     = 28 % of what is possible, divided by the holders; made anew after a recall, or when either has doubled
 
-| a request for `want` units of a site | answer                                                            |
-|--------------------------------------|-------------------------------------------------------------------|
-| fits the room of the site            | early: `Grant` of a share from what is free, or no answer         |
-| what is missing is free              | `Grant` of that, and of a share if it is more                     |
-| possible <= slack, or < want         | `Exhausted`, to it and to every site whose holds are loose        |
-| otherwise                            | a new round; the request waits for it                             |
+| the first request in line, while no site is awaited | answer                                                     |
+|-----------------------------------------------------|------------------------------------------------------------|
+| is free                                             | `Quota` of it, and of the others at its site; or of a share |
+| is possible, and more than the slack is             | recalls all lent sites, and waits for them                 |
+| is neither                                          | `Quota` that refuses                                       |
 
-Right after a recall no hold is loose. A refused site is recalled as soon as units return that it was refused.
-[Budgets](design/proofs/budgets.md) proves that no more than the limit is ever admitted, and when a request is refused.
+Sites that refuse what has become possible are told so. [Budgets](design/proofs/budgets.md) proves that no more than the
+limit is ever admitted, when a request is refused, and how many messages that takes.
 """
 
-from collections.abc import Iterable
-
 from countless.core.budget.amounts import require_amount, require_slack, slack_units
-from countless.core.budget.holders import CURRENT, GIVEN_UP, MISSED, RECALLED, Holder, Holders
-from countless.core.budget.messages import Ask, BudgetId, Exhausted, Grant, Outbox, Recall
+from countless.core.budget.holders import Holder, Holders
+from countless.core.budget.messages import Ask, BudgetId, Outbox, Pane, Quota
 from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
-from countless.core.parameters import require_restored_round
-from countless.errors import ProtocolError
+from countless.errors import InvalidParameter, ProtocolError
 
 SHARE_PERCENT = 28  # the least messages in the worst case: (2 + 2/f)/ln(1/f) is smallest near f = 0.28
 
@@ -39,6 +34,8 @@ class BudgetCoordinator:
     `slack` is the share of the limit that may be left when a request is refused. `expected_holders` is the number of
     sites that will ask, if it is known: the first shares are made for it. With a `saved_state` the coordinator
     continues where an earlier one stopped: call `recover()` once and deliver what it returns.
+
+    Of a `rolling` budget the owner calls `take_panes` after each input, and `return_units` when they have come back.
     """
 
     def __init__(
@@ -48,6 +45,7 @@ class BudgetCoordinator:
         *,
         slack: float = 0.01,
         expected_holders: int = 1,
+        rolling: bool = False,
         saved_state: PersistentState | None = None,
     ) -> None:
         require_amount("limit", limit)
@@ -57,25 +55,27 @@ class BudgetCoordinator:
         self.budget = budget
         self.limit = saved.limit
         self.slack = slack
+        self.asks = 0  # requests that got in line
+        self.recalls = 0
+        self.forgiven = saved.forgiven  # units spent before the last reset
+        self.gone = saved.gone  # units spent by sites that left; rolling: handed over, and not come back
+        self.lost = saved.lost  # units that sites may have spent, beyond what they reported, given up and forgotten
+        self.resetting = saved.resetting  # whether a reset waits for Asks
+        self.restoring = False  # whether the saved state was an older copy, and `end_restore` was not called yet
         self._slack_units = slack_units(slack, self.limit)
-        self.round = saved.round
-        self._forgiven = saved.forgiven  # units spent before the last reset
-        self._gone = saved.gone  # units spent by sites that left
-        self._lost = saved.lost  # units that sites may have spent that were given up and forgotten
-        self._resetting = saved.resetting
         self._departed = dict.fromkeys(saved.departed)
-        self._holders = Holders()
-        for site_id, site in saved.sites:
-            self._holders.add(site_id, Holder(site.limit, GIVEN_UP if site.given_up else CURRENT, site.spent))
+        self._holders = Holders(rolling=rolling)
+        for site_id, (granted, returned, spent, given_up, since) in saved.sites:
+            holder = Holder(since, granted, returned, spent)
+            holder.given_up, holder.lent = given_up, not given_up
+            self._holders.add(site_id, holder)
         self._waiting: dict[SiteId, None] = {}  # sites with a request that was not answered yet, in order
-        self._recalled: set[SiteId] = set()  # sites in the state RECALLED
-        self._restoring = False
+        self._awaited: dict[SiteId, int] = {}  # sites that must answer first; the number of the Quota to be answered
+        self._refusing: dict[SiteId, int] = {}  # sites that refuse requests of so many units, and of more
         self._unheard: dict[SiteId, None] = {}  # while restoring: holders of the copy that did not ask yet
-        self._fresh = False  # whether a recall has just ended: every hold is known
-        self._refused_from: int | None = None  # the smallest weight of an Exhausted in this round
+        self._panes: list[Pane] = []
         self._expected = expected_holders
-        self._share = 0
-        self._share_holders = 0  # the number of holders for which the share was made; 0: make it anew
+        self._share = self._share_holders = self._share_units = 0  # the last two: for which it was made; 0: anew
 
     def __repr__(self) -> str:
         return f"<BudgetCoordinator of {self.budget.name!r} period {self.budget.period}: {self.usage}>"
@@ -85,12 +85,12 @@ class BudgetCoordinator:
     @property
     def free(self) -> int:
         """The units that may be granted. Negative while a lowered limit is not in force."""
-        return self.limit + self._forgiven - self._gone - self._lost - self._holders.limits
+        return self.limit + self.forgiven - self.gone - self.lost - self._holders.limits
 
     @property
-    def available(self) -> int:
-        """The units that are neither known to be spent or held, nor at a site that does not answer."""
-        return self.limit + self._forgiven - self._gone - self._lost - self._holders.charged
+    def possible(self) -> int:
+        """The units that may be left, as far as sites that answer can tell."""
+        return self.free + self._holders.room
 
     @property
     def site_ids(self) -> list[SiteId]:
@@ -110,85 +110,62 @@ class BudgetCoordinator:
     @property
     def holder_rows(self) -> list[HolderRow]:
         return [
-            HolderRow(site_id, each.limit, each.spent, each.held, each.state is GIVEN_UP, each.refused_from)
+            HolderRow(site_id, each.limit, each.spent, each.held, each.lent, each.given_up, self._refusing.get(site_id))
             for site_id, each in self._holders.items()
         ]
 
     @property
     def refused_from(self) -> int | None:
-        """The smallest request that was refused in this round; None if none was."""
-        return self._refused_from
+        """The smallest request that a site refuses; None if none does."""
+        return min(self._refusing.values(), default=None)
 
     @property
     def recalling(self) -> bool:
-        """Whether requests wait for the answers to a recall."""
-        return bool(self._recalled)
+        """Whether requests, or a reset, wait for sites."""
+        return bool(self._awaited)
 
     def awaited(self, site_id: SiteId) -> int | None:
-        """The round in which a site was recalled and has not answered; None: no answer of it is awaited."""
-        return self.round if site_id in self._recalled else None
+        """The number of the `Quota` that an `Ask` of this site must have seen; None: nothing waits for it."""
+        return self._awaited.get(site_id)
 
     @property
     def usage(self) -> Usage:
-        before = self._gone - self._forgiven
+        before = self.gone - self.forgiven
         lower = max(0, before + self._holders.spent)
-        leaked = sum(holder.limit - holder.spent for holder in self._holders.values() if holder.state is GIVEN_UP)
-        return Usage(self.limit, lower, before + self._lost + self._holders.limits, self._lost + leaked, self._state)
+        leaked = sum(self._holders.unspent(holder) for holder in self._holders.values() if holder.given_up)
+        return Usage(self.limit, lower, before + self.lost + self._holders.limits, self.lost + leaked, self._state)
 
     @property
     def _state(self) -> BudgetState:
-        if self._restoring:
+        if self.restoring:
             return BudgetState.RESTORING
-        if self._resetting:
+        if self.resetting:
             return BudgetState.RESETTING
         if self.free < 0:
             return BudgetState.LOWERING
         # A request that was larger than what is left says nothing about smaller ones.
-        refused = self._refused_from is not None and self.available <= self._slack_units
-        nothing_left = not self._recalled and self.available + self._holders.loose <= 0
-        return BudgetState.EXHAUSTED if refused or nothing_left else BudgetState.OPEN
+        exhausted = self.possible <= (self._slack_units if self._refusing else 0)
+        return BudgetState.EXHAUSTED if exhausted else BudgetState.OPEN
 
     @property
     def saved_state(self) -> PersistentState:
         sites = tuple((site_id, _saved(holder)) for site_id, holder in self._holders.items())
         departed = tuple(self._departed)
-        return PersistentState(
-            self.limit, self._forgiven, self._gone, self.round, sites, departed, self._lost, self._resetting
-        )
+        return PersistentState(self.limit, self.forgiven, self.gone, sites, departed, self.lost, self.resetting)
 
     def saved_site(self, site_id: SiteId) -> SavedSite | None:
         """For owners that save one site at a time, not all of `saved_state`; None if it is no holder.
 
-        An input changes what is saved of its sender, and of the sites to which it returns a `Grant`. Such an owner does
+        An input changes what is saved of its sender, and of the sites to which it returns a `Quota`. Such an owner does
         not save who left: it must `forget` those sites.
         """
         holder = self._holders.get(site_id)
         return None if holder is None else _saved(holder)
 
-    @property
-    def forgiven(self) -> int:
-        """Units spent before the last reset."""
-        return self._forgiven
-
-    @property
-    def gone(self) -> int:
-        """Units spent by sites that left."""
-        return self._gone
-
-    @property
-    def lost(self) -> int:
-        """Units that sites may have spent, beyond what they reported, that were given up and forgotten."""
-        return self._lost
-
-    @property
-    def resetting(self) -> bool:
-        """Whether a reset waits for the reports of sites."""
-        return self._resetting
-
-    @property
-    def restoring(self) -> bool:
-        """Whether the saved state was an older copy, and `end_restore` was not called yet."""
-        return self._restoring
+    def reported(self, site_id: SiteId) -> tuple[int, int]:
+        """The units that a holder has last reported as spent, and as held."""
+        holder = self._holders[site_id]
+        return holder.spent, holder.held
 
     @property
     def unheard(self) -> list[SiteId]:
@@ -198,17 +175,20 @@ class BudgetCoordinator:
     # Messages and membership
 
     def recover(self) -> Outbox:
-        """After a restart, recall every site: nothing is granted until all have answered or are unreachable."""
-        return self._start_round(self._holders) + self._proceed()
+        """After a restart: wait for the first `Ask` of each site that may have room. Each sends one, unasked."""
+        for site_id, holder in self._holders.items():
+            if not holder.seq and self._holders.may_return(holder):
+                self._awaited[site_id] = holder.number
+        return self._proceed()
 
     def restore(self) -> None:
         """Instead of `recover`, if the saved state is an older copy: believe what sites report, and grant nothing."""
-        self._restoring = True
-        self._unheard = {site_id: None for site_id, each in self._holders.items() if each.state is not GIVEN_UP}
+        self.restoring = True
+        self._unheard = {site_id: None for site_id, each in self._holders.items() if not each.given_up}
 
     def end_restore(self) -> Outbox:
         """Every site that was granted units since the copy was made has asked, or left. Others may have `unheard`."""
-        self._restoring = False
+        self.restoring = False
         self._unheard.clear()
         return self.recover()
 
@@ -216,91 +196,102 @@ class BudgetCoordinator:
         """The connection of a site is new or back: send again what may have been lost with the old one."""
         outbox = self.receive(site_id, ask)
         holder = self._holders.get(site_id)
-        if holder is not None and holder.refused_from is not None:
-            refusal = (site_id, Exhausted(self.budget, self.round, holder.refused_from))
-            if refusal not in outbox:
-                outbox.append(refusal)
-        return outbox
+        if holder is None or holder.given_up or any(each == site_id for each, _ in outbox):
+            return outbox
+        if site_id in self._waiting and site_id not in self._awaited:
+            return outbox  # its answer is to come
+        return [*outbox, self._quota(site_id, holder)]
 
     def receive(self, site_id: SiteId, ask: Ask) -> Outbox:
         """An `Ask`. One of a site that left or was given up is ignored, and so is one that a newer one overtook."""
         self._require_possible(site_id, ask)
         if site_id in self._departed:
             return []
-        holder = self._holder(site_id)
-        if holder.state is GIVEN_UP or ask.seq <= holder.seq:
+        holder = self._holders.get(site_id)
+        if holder is not None and self.restoring and self._is_later_membership(site_id, holder, ask):
+            self._charge(site_id, holder)
+            holder = None
+        if holder is None:
+            return self._begin(site_id, ask)
+        if holder.given_up or ask.seq <= holder.seq:
             return []
-        if self._restoring:
-            return self._believe(site_id, holder, ask)
-        with self._holders.changing(holder):
-            holder.note(ask)
-            if holder.state is not CURRENT:
-                if ask.round < self.round:  # the recall was lost, or is on its way
-                    return [(site_id, Recall(self.budget, self.round))]
-                # The only place where a limit falls. The site returned its room, and was granted nothing since.
-                holder.state, holder.limit = CURRENT, ask.limit
-                self._recalled.discard(site_id)
-            elif ask.limit > holder.limit:  # an overdraft; or a disk was restored from an older copy, unknown to us
-                holder.limit = ask.limit
-        outbox: Outbox = []
-        self._waiting.pop(site_id, None)
-        if ask.limit < holder.limit:  # the grant was lost, or is on its way: the site asks again if it is too small
-            outbox.append((site_id, Grant(self.budget, self.round, holder.limit)))
-        elif ask.want:
-            self._waiting[site_id] = None
-        return outbox + self._proceed()
+        if ask.since not in (0, holder.since):  # of an older membership: its totals do not count in this one
+            holder.seq = ask.seq
+            return [] if holder.number else [self._quota(site_id, holder)]
+        return self._note(site_id, holder, ask)
 
-    def _believe(self, site_id: SiteId, holder: Holder, ask: Ask) -> Outbox:
-        """What was granted since the copy was made, and in which round. The round that ends it is above all others."""
-        self.round = max(self.round, ask.round)
+    def _is_later_membership(self, site_id: SiteId, holder: Holder, ask: Ask) -> bool:
+        return holder.since < ask.since or (not ask.since and not holder.seq and site_id in self._unheard)
+
+    def _begin(self, site_id: SiteId, ask: Ask) -> Outbox:
+        if not ask.since or self.restoring:
+            return self._note(site_id, self._holders.add(site_id, Holder(ask.since or ask.seq)), ask)
+        holder = self._holders.add(site_id, Holder(ask.seq))  # the budget was deleted and made again meanwhile
+        holder.seq = ask.seq
+        return [self._quota(site_id, holder)]
+
+    def _note(self, site_id: SiteId, holder: Holder, ask: Ask) -> Outbox:
         self._unheard.pop(site_id, None)
+        if self._holders.rolling:
+            self._take_over(ask.spent - holder.spent, ask.panes)
+        seen = ask.number >= holder.number and ask.granted >= holder.granted
+        answered = seen and ask.number >= self._awaited.get(site_id, 0)
         with self._holders.changing(holder):
             holder.note(ask)
-            holder.limit = max(holder.limit, ask.limit)
-        return []
+            holder.number = max(holder.number, ask.number)
+            if seen:
+                holder.lent = ask.keep
+        if answered:
+            self._awaited.pop(site_id, None)
+        if not ask.want:
+            self._waiting.pop(site_id, None)
+        elif seen:  # otherwise a Quota is on its way, which makes the site ask again if need be
+            self._waiting[site_id] = None
+            self.asks += 1
+        outbox = self._proceed()
+        early = seen and ask.keep and ask.more and not ask.want and holder.number == ask.number
+        if early and self.free > 0 and not (self._awaited or self._waiting or self.restoring):
+            outbox.append(self._grant(site_id, holder, min(self.free, self._current_share()), lend=True))
+        return outbox
 
     def mark_unreachable(self, site_id: SiteId) -> Outbox:
-        """A site has timed out: do not wait for it. From the next recall on, its limit counts as spent."""
+        """A site has timed out: do not wait for it. Its limit counts as used until it asks."""
         holder = self._holders.get(site_id)
-        if holder is None or holder.state is GIVEN_UP:
+        if holder is None or holder.given_up:
             return []
-        holder.reachable = False
-        self._waiting.pop(site_id, None)
-        if holder.state is RECALLED:
-            holder.state = MISSED  # both count with the limit, so no sum changes
-            self._recalled.discard(site_id)
+        with self._holders.changing(holder):
+            holder.reachable = False
+        self._ignore(site_id)
         return self._proceed()
 
     def give_up(self, site_id: SiteId) -> Outbox:
         """A site ended without handing in its units: its whole limit counts as spent, unless it leaves later."""
         if site_id in self._departed:
             return []
-        holder = self._holder(site_id)
+        holder = self._holders.get(site_id) or self._holders.add(site_id, Holder(0))
         with self._holders.changing(holder):
-            holder.state, holder.refused_from = GIVEN_UP, None
+            holder.given_up, holder.lent = True, False
         self._forget(site_id)
         return self._proceed()
 
-    def reported(self, site_id: SiteId) -> tuple[int, int]:
-        """The units that a holder has last reported as spent, and as held."""
-        holder = self._holders[site_id]
-        return holder.spent, holder.held
+    def leave(self, site_id: SiteId, units: int) -> Outbox:
+        """A site hands in what it spent and held, for good; rolling, with what it has handed over before.
 
-    def leave(self, site_id: SiteId, spent: int) -> Outbox:
-        """A site hands in what it spent and held, for good. Repeated, it has no effect."""
-        require_amount("spent", spent, 0)
+        Repeated, it has no effect.
+        """
+        if units < 0:
+            raise InvalidParameter("units", units, "0 or more")
         if site_id in self._departed:
             return []
         self._departed[site_id] = None
-        self._gone += spent
+        holder = self._holders.get(site_id)
+        known = 0 if holder is None else holder.spent
+        if self._holders.rolling:
+            self._take_over(max(0, units - known))
+        else:
+            self.gone += max(units, known)  # less, if its file was an older copy
         self._holders.remove(site_id)
         self._forget(site_id)
-        return self._proceed()
-
-    def return_units(self, units: int) -> Outbox:
-        """Units of sites that left count no longer: the window of a rolling budget has passed them."""
-        require_amount("units", units, 0, self._gone)
-        self._gone -= units
         return self._proceed()
 
     def forget(self, site_id: SiteId) -> None:
@@ -310,17 +301,41 @@ class BudgetCoordinator:
         """
         self._departed.pop(site_id, None)
         holder = self._holders.get(site_id)
-        if holder is not None and holder.state is GIVEN_UP:
-            self._holders.remove(site_id)
-            self._gone += holder.spent
-            self._lost += holder.limit - holder.spent
+        if holder is not None and holder.given_up:
+            self._charge(site_id, holder)
 
     def given_up_beyond(self, number: int) -> list[SiteId]:
         """The oldest of the sites that were given up, without the last `number` of them."""
         if len(self._holders) - self._holders.present <= number:
             return []
-        given_up = [site_id for site_id, holder in self._holders.items() if holder.state is GIVEN_UP]
+        given_up = [site_id for site_id, holder in self._holders.items() if holder.given_up]
         return given_up[: len(given_up) - number]
+
+    # Rolling
+
+    def take_panes(self) -> list[Pane]:
+        """What was handed over since the last call: each counts for a window, less its age."""
+        panes, self._panes = self._panes, []
+        return panes
+
+    def return_units(self, units: int) -> Outbox:
+        """Units that were handed over count no longer: the window has passed them."""
+        require_amount("units", units, 0, self.gone)
+        self.gone -= units
+        return self._proceed()
+
+    def _take_over(self, units: int, panes: tuple[Pane, ...] = ()) -> None:
+        """Units that an `Ask` which was lost has told count with age 0."""
+        if units <= 0:
+            return
+        self.gone += units
+        for pane in reversed(panes):
+            told = min(units, pane.units)
+            if told:
+                self._panes.append(Pane(pane.age, told))
+            units -= told
+        if units:
+            self._panes.append(Pane(0.0, units))
 
     # The limit
 
@@ -333,138 +348,146 @@ class BudgetCoordinator:
             require_slack(slack)
             self.slack = slack
         self.limit = limit
-        return self._limit_changed()
+        self._slack_units = slack_units(self.slack, limit)
+        self._share_holders = 0
+        outbox = self._recall() if self.free < 0 and not (self._awaited or self.restoring) else []
+        return outbox + self._proceed()
 
     def reset(self) -> Outbox:
         """Let sites spend the whole limit again.
 
-        Every site that has room returns it and reports what it has spent. When all have answered or timed out, the
-        spending reported until then is forgiven, in one step. From that moment on at most the limit is spent. Units
-        that sites may have spent without a report, or hold, count as spent after the reset.
+        Every site that may have spent since its last `Ask` sends one. When all have answered or timed out, the spending
+        reported until then is forgiven, in one step. From that moment on at most the limit is spent. Units that sites
+        may have spent without a report, or hold, count as spent after the reset.
         """
-        self._resetting = True
-        outbox = [] if self._recalled or self._restoring else self._start_round(self._may_return())
+        self.resetting = True
+        outbox: Outbox = []
+        if not self.restoring:
+            for site_id, holder in self._holders.items():
+                if self._holders.may_return(holder):
+                    outbox.append(self._await(site_id, holder))
         return outbox + self._proceed()
 
-    def _limit_changed(self) -> Outbox:
-        self._slack_units = slack_units(self.slack, self.limit)
-        self._share_holders = 0
-        outbox: Outbox = []
-        if self.free < 0 and not self._recalled and not self._restoring:
-            outbox = self._start_round(self._may_return())
-        return outbox + self._proceed()
+    def dismiss(self) -> Outbox:
+        """Let every site ask, for an owner that begins the budget again: those that ask are no holders any more."""
+        return [self._await(site_id, each) for site_id, each in self._holders.items() if not each.given_up]
 
-    # Rounds
-
-    def _start_round(self, recalled: Iterable[SiteId]) -> Outbox:
-        self.round += 1
-        self._refused_from = None
-        self._fresh = True
-        self._share_holders = 0
-        outbox: Outbox = []
-        for site_id in recalled:
-            holder = self._holders[site_id]
-            if holder.state is GIVEN_UP:
-                continue
-            with self._holders.changing(holder):
-                holder.refused_from = None
-                holder.state = RECALLED if holder.reachable else MISSED
-            if holder.reachable:
-                self._recalled.add(site_id)
-                outbox.append((site_id, Recall(self.budget, self.round)))
-        return outbox
-
-    def _may_return(self) -> list[SiteId]:
-        return [site_id for site_id, holder in self._holders.items() if holder.may_return]
+    # The requests in line
 
     def _proceed(self) -> Outbox:
-        """Answer the requests that wait, unless a recall is under way."""
+        """Answer the requests that wait, unless a site is awaited; then tell sites that refuse too much."""
         outbox: Outbox = []
-        if self._recalled or self._restoring:
+        if self.restoring:
             return outbox
-        if self._resetting:
-            self._resetting = False
-            self._forgiven = max(self._forgiven, self._gone + self._holders.spent)  # less is known after a restart
+        if self.resetting and not self._awaited:
+            self.resetting = False
+            self.forgiven = max(self.forgiven, self.gone + self._holders.spent)  # less is known after a restart
             self._share_holders = 0
-        if self._refused_from is not None and self._worth_a_round(self._refused_from, self._holders.loose):
-            outbox += self._start_round(self._may_return())
-        while self._waiting and not self._recalled:
+        while self._waiting and not self._awaited:
             site_id = next(iter(self._waiting))
-            outbox += self._serve(site_id, self._holders[site_id])
-        if not self._recalled:
-            self._fresh = False
-        return outbox
+            holder, possible = self._holders[site_id], self.possible
+            if possible > self._slack_units and self.free < holder.want <= possible:
+                outbox += self._recall()
+            else:
+                del self._waiting[site_id]
+                outbox.append(self._decide(site_id, holder))
+        return outbox + self._reopen() if self._refusing else outbox
 
-    def _worth_a_round(self, weight: int, loose: int) -> bool:
-        possible = self.available + loose
-        return possible >= weight and possible > self._slack_units
+    def _decide(self, site_id: SiteId, holder: Holder) -> tuple[SiteId, Quota]:
+        free, possible = self.free, self.possible
+        if holder.want > free:
+            self._refusing[site_id] = (possible if possible > self._slack_units else max(0, free)) + 1
+            return self._quota(site_id, holder)
+        units, share = min(holder.want + holder.more, free), self._current_share()
+        return self._grant(site_id, holder, max(units, min(share, free)), lend=share > units)
 
-    # One request
-
-    def _serve(self, site_id: SiteId, holder: Holder) -> Outbox:
-        missing, free = holder.want - holder.room, self.free
-        if missing <= 0 or missing <= free:
-            del self._waiting[site_id]
-            units = min(free, max(missing, self._current_share()))
-            return self._grant(site_id, holder, units) if units > 0 else []
-        loose = 0 if self._fresh else self._holders.loose - holder.loose
-        if self._worth_a_round(holder.want, loose):
-            return self._start_round(self._may_return())
-        del self._waiting[site_id]
-        return self._refuse(site_id, loose)
-
-    def _grant(self, site_id: SiteId, holder: Holder, units: int) -> Outbox:
+    def _grant(self, site_id: SiteId, holder: Holder, units: int, *, lend: bool) -> tuple[SiteId, Quota]:
         with self._holders.changing(holder):
-            holder.limit += units
-        return [(site_id, Grant(self.budget, self.round, holder.limit))]
+            holder.granted += units
+            holder.lent = lend
+        if lend:
+            self._refusing.pop(site_id, None)
+        return self._quota(site_id, holder)
 
-    def _refuse(self, asking: SiteId, loose: int) -> Outbox:
-        """Refuse the request of a site. Sites with loose holds are told as well, so that they report what returns."""
-        possible, free = self.available + loose, self.free
-        within_slack = possible <= self._slack_units
-        outbox: Outbox = []
-        told = {asking: self._holders[asking]}
-        if self._holders.loose:
-            told |= {site_id: holder for site_id, holder in self._holders.items() if holder.loose}
-        for site_id, holder in told.items():
-            weight = max(holder.room + free, 0) + 1 if within_slack else possible + 1
-            with self._holders.changing(holder):
-                holder.refused_from = min(weight, holder.refused_from or weight)
-            self._refused_from = min(weight, self._refused_from or weight)
-            outbox.append((site_id, Exhausted(self.budget, self.round, weight)))
-        return outbox
+    def _recall(self) -> Outbox:
+        self.recalls += 1
+        self._share_holders = 0
+        return [
+            self._await(site_id, holder)
+            for site_id, holder in self._holders.items()
+            if holder.lent and self._holders.may_return(holder)
+        ]
+
+    def _await(self, site_id: SiteId, holder: Holder) -> tuple[SiteId, Quota]:
+        self._awaited[site_id] = holder.number + 1
+        return self._quota(site_id, holder)
+
+    def _reopen(self) -> Outbox:
+        """A site refuses what has become possible, and does not wait for an answer."""
+        possible = self.possible
+        if possible <= self._slack_units:
+            return []
+        reopened = [
+            site_id for site_id, weight in self._refusing.items() if weight <= possible and site_id not in self._waiting
+        ]
+        for site_id in reopened:
+            del self._refusing[site_id]
+        return [self._quota(site_id, self._holders[site_id]) for site_id in reopened]
+
+    def _quota(self, site_id: SiteId, holder: Holder) -> tuple[SiteId, Quota]:
+        holder.number += 1
+        awaited = site_id in self._awaited
+        keep = holder.lent and not awaited
+        refuse_from = None if site_id in self._waiting else self._refusing.get(site_id)  # until its turn decides
+        quota = Quota(self.budget, holder.since, holder.number, holder.granted, keep, refuse_from, awaited)
+        return site_id, quota
 
     def _current_share(self) -> int:
-        holders = self._holders.present
-        if self.round == 0:
+        holders, units = self._holders.present, max(self.possible, 0)
+        if not self.recalls:
             holders = max(holders, self._expected)
-        if not self._share_holders or holders >= 2 * self._share_holders:
-            self._share_holders = holders
-            self._share = -(-SHARE_PERCENT * max(self.available, 0) // (100 * holders))
+        if not self._share_holders or holders >= 2 * self._share_holders or units >= 2 * self._share_units:
+            self._share_holders, self._share_units = holders, units
+            self._share = -(-SHARE_PERCENT * units // (100 * holders))
         return self._share
 
     # Small parts
 
-    def _holder(self, site_id: SiteId) -> Holder:
-        return self._holders.get(site_id) or self._holders.add(site_id, Holder())
+    def _charge(self, site_id: SiteId, holder: Holder) -> None:
+        """All that a holder may have spent counts for good."""
+        self._holders.remove(site_id)
+        if self._holders.rolling:
+            self._take_over(holder.limit)
+        else:
+            self.gone += holder.spent
+            self.lost += holder.limit - holder.spent
+        self._forget(site_id)
 
     def _forget(self, site_id: SiteId) -> None:
-        self._waiting.pop(site_id, None)
-        self._recalled.discard(site_id)
+        self._ignore(site_id)
         self._unheard.pop(site_id, None)
+        self._refusing.pop(site_id, None)
+
+    def _ignore(self, site_id: SiteId) -> None:
+        self._waiting.pop(site_id, None)
+        self._awaited.pop(site_id, None)
 
     def _require_possible(self, site_id: SiteId, ask: Ask) -> None:
         if ask.budget != self.budget:
             raise ProtocolError(f"an Ask for budget {ask.budget} reached the coordinator of {self.budget}")
-        if ask.round > self.round and not self._restoring:
+        amounts = ask.since, ask.number, ask.returned, ask.spent, ask.held, ask.want, ask.more
+        used = ask.held if self._holders.rolling else ask.spent + ask.held
+        if min(amounts) < 0 or used > ask.granted - ask.returned:
+            raise ProtocolError(f"{ask} of {site_id} uses more than it was granted, or has a negative amount")
+        if any(pane.units < 0 or not pane.age >= 0 for pane in ask.panes):
+            raise ProtocolError(f"{ask} of {site_id} hands over a negative amount, or has a negative age")
+        holder = self._holders.get(site_id)
+        if holder is not None and ask.since > holder.since and not (self.restoring or holder.given_up):
             raise ProtocolError(
-                f"{site_id} sent an Ask of round {ask.round}; the present round is {self.round}. If the coordinator's "
-                "state was restored from an older copy, start it with --after-restore"
+                f"{site_id} sent an Ask of membership {ask.since}; the one known here is {holder.since}. If the "
+                "coordinator's state was restored from an older copy, start it with --after-restore"
             )
-        require_restored_round(ask.round, self.round)
-        if not 0 <= ask.spent <= ask.spent + ask.held <= ask.limit or ask.want < 0:
-            raise ProtocolError(f"{ask} of {site_id} spends more than its limit, or has a negative amount")
 
 
 def _saved(holder: Holder) -> SavedSite:
-    return SavedSite(holder.limit, holder.state is GIVEN_UP, holder.spent)
+    return SavedSite(holder.granted, holder.returned, holder.spent, holder.given_up, holder.since)

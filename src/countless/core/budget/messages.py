@@ -1,7 +1,7 @@
-"""The four messages of a budget.
+"""The two messages of a budget. Each carries the whole state of its sender, so the newest replaces all before it.
 
-Amounts are cumulative, so a message may be lost, repeated or overtaken without harm to the limit. A grant names its
-round, and a site takes no grant of a round before its own. The sender, a `SiteId`, is known from the connection.
+What a site was granted and what it has returned are totals that only grow: a message may be lost, repeated or overtaken
+without harm to the limit. The sender, a `SiteId`, is known from the connection.
 """
 
 from typing import NamedTuple
@@ -16,40 +16,52 @@ class BudgetId(NamedTuple):
     period: int = 0
 
 
+class Pane(NamedTuple):
+    """Units of a rolling budget that a site handed over, `age` seconds or more after it took them."""
+
+    age: float
+    units: int
+
+
 class Ask(NamedTuple):
-    """Up: the state of the site. `want` is the largest request that waits, or 0. The highest `seq` is the newest."""
+    """Up: the state of the site.
+
+    `seq` counts the Asks of the site, `number` is the last `Quota` that it has seen. `since` is the `seq` with which
+    its membership began; 0 if it does not know yet. `want` is the first request that waits, `more` the sum of the
+    others; with `want` 0, `more` asks early. `keep`: the site may keep room that it does not use.
+
+    Of a rolling budget, `spent` is what was handed over in all, `panes` what is handed over now, and `held` what the
+    site has taken or holds and has not handed over.
+    """
 
     budget: BudgetId
-    round: int
     seq: int
+    since: int
+    number: int
+    granted: int
+    returned: int
     spent: int
     held: int
-    limit: int
-    want: int
+    want: int = 0
+    more: int = 0
+    keep: bool = False
+    panes: tuple[Pane, ...] = ()
 
 
-class Grant(NamedTuple):
-    """Down: spend and hold at most `limit`, in all."""
+class Quota(NamedTuple):
+    """Down: what the site was granted in all, and what it may do.
 
-    budget: BudgetId
-    round: int
-    limit: int
-
-
-class Recall(NamedTuple):
-    """Down: return what is neither spent nor held, and reply with an `Ask`."""
+    `keep`: keep room that is not used; without it, return it at once. `refuse_from`: refuse requests of so many units,
+    and of more, until the next `Quota`. `reply`: send an `Ask`.
+    """
 
     budget: BudgetId
-    round: int
+    since: int
+    number: int
+    granted: int
+    keep: bool = False
+    refuse_from: int | None = None
+    reply: bool = False
 
 
-class Exhausted(NamedTuple):
-    """Down: refuse requests of `weight` or more for which you have no room, and report units that holds return."""
-
-    budget: BudgetId
-    round: int
-    weight: int
-
-
-DownMessage = Grant | Recall | Exhausted
-Outbox = list[tuple[SiteId, DownMessage]]
+Outbox = list[tuple[SiteId, Quota]]

@@ -7,71 +7,69 @@ interval as long as the window are all used at its end, and are at most the limi
     taken      |-pane-|         |-pane-|
     come back         |---- window ----|-> all units of the first pane
 
-Units that came back stay in the room of the site, without a message. If the coordinator has refused requests because of
-them, the site reports them: at once, or a pane later if it has refused requests itself and may use them.
-
-What a site hands in when it leaves counts for another window (`Returns`).
+A site that is lent room keeps its panes, and uses again what comes back. Any other hands them over with its next `Ask`:
+the coordinator counts each until the window has passed, and frees it without a message (`Returns`).
 """
 
 from collections import deque
 from math import floor, inf
 
-from countless.core.budget.messages import Ask
-from countless.core.budget.site import BudgetSite
+from countless.core.budget.messages import BudgetId, Pane
+from countless.core.budget.site import EARLY_PERCENT, BudgetSite
 
 PANES = 20
 MARGIN_S = 1e-6  # units come back so much later, so that intervals may include both ends, and sums may be rounded
 
 
-class RollingWindow:
-    """The units that a site has taken and that have not come back yet.
+class RollingSite(BudgetSite):
+    """A site of a budget whose units come back after `length` seconds.
 
-    The owner calls `advance` with the time of a clock before each request, settlement and message, `record` after
-    requests and settlements, and `advance` also at `next_at`. Until `ends_at` it may admit requests without a call:
-    they count as late as possible.
+    The owner calls `advance` with the time of a clock before everything else, `record` after requests and settlements,
+    and `advance`, `repeat` and `proceed` also at `next_at`. Until `ends_at` it may admit requests without a call: they
+    count as late as possible.
 
-    >>> from countless.core.budget.messages import BudgetId, Grant
-    >>> site = BudgetSite(BudgetId("logins"))
-    >>> window = RollingWindow(site, 60.0)
-    >>> site.receive(Grant(BudgetId("logins"), 0, 5)), window.advance(100.0), site.take(5).verdict.value
-    ((), (), 'allowed')
-    >>> window.record()
-    >>> window.advance(101.0), site.room, window.returns_at(1)
-    ((), 0, 160.000002)
-    >>> window.advance(160.000002), site.room
-    ((), 5)
+    >>> from countless.core.budget.messages import Quota
+    >>> site = RollingSite(BudgetId("logins"), 60.0)
+    >>> site.advance(100.0), site.take(5).verdict.value
+    (None, 'waiting')
+    >>> site.receive(Quota(BudgetId("logins"), since=1, number=1, granted=5, keep=True)), site.repeat()
+    (None, None)
+    >>> site.take(5).verdict.value, site.record(), site.proceed()
+    ('allowed', None, ())
+    >>> site.advance(101.0), site.room, site.returns_at(1)
+    (None, 0, 160.000002)
+    >>> site.advance(160.000002), site.room
+    (None, 5)
     """
 
-    __slots__ = ("_empty_since", "_now", "_open", "_panes", "_report_at", "_site", "ends_at", "length")
+    __slots__ = ("_empty_since", "_gone", "_now", "_open", "_panes", "ends_at", "handed_over", "length")
 
-    def __init__(self, site: BudgetSite, length: float) -> None:
-        site.rolling = True
+    def __init__(
+        self, budget: BudgetId, length: float, *, early_percent: int = EARLY_PERCENT, seq: int = 0, since: int = 0
+    ) -> None:
+        super().__init__(budget, early_percent=early_percent, seq=seq, since=since)
         self.length = length
         self.ends_at = -inf  # of the open pane
-        self._site = site
+        self.handed_over = 0  # in all
         self._panes: deque[tuple[float, int]] = deque()  # when the last unit was taken, at the latest; units
-        self._open = False  # whether the last of them is open
+        self._gone: deque[tuple[float, int]] = deque()  # handed over: they count up to a pane longer at the coordinator
+        self._open = False  # whether the last of the panes is open
         self._now = -inf
         self._empty_since = inf
-        self._report_at = inf
 
-    def advance(self, now: float) -> tuple[Ask, ...]:
+    def advance(self, now: float) -> None:
         """The time is `now`. What was taken and not recorded was taken before that, and before the pane ended."""
-        site = self._site
-        if site.closed:
-            return ()
+        if self.closed:
+            return
         now = self._now = max(now, self._now)  # a clock that goes back keeps units longer
         self._add(min(now, self.ends_at))
         if now >= self.ends_at:
             self.ends_at, self._open = now + self.length / PANES, False
-        self._release(now)
-        self._empty_since = inf if site.used or site.want else min(self._empty_since, now)
-        if not site.may_report:
-            self._report_at = inf
-        elif now >= self._report_at:
-            self._report_at = inf
-            return (site.resend(),)
-        return ()
+        while self._panes and self._counts_until(self._panes[0]) <= now:
+            self.spent -= self._panes.popleft()[1]  # an exception of a signal handler before this counts it once more
+        while self._gone and self._counts_until(self._gone[0]) <= now:
+            self._gone.popleft()
+        self._empty_since = inf if self.used or self.want else min(self._empty_since, now)
 
     def record(self) -> None:
         """What was taken since the last `advance` was taken at its time."""
@@ -79,7 +77,7 @@ class RollingWindow:
 
     @property
     def _unrecorded(self) -> int:
-        return self._site.spent - sum(units for _, units in self._panes)
+        return self.spent - sum(units for _, units in self._panes)
 
     def _add(self, moment: float) -> None:
         units = self._unrecorded
@@ -89,29 +87,38 @@ class RollingWindow:
             self._panes.append((moment, units))
             self._open = True
 
-    def _release(self, now: float) -> None:
-        site, first = self._site, None
-        while self._panes and self._panes[0][0] + self.length + MARGIN_S <= now:
-            moment, units = self._panes.popleft()
-            first = moment if first is None else first
-            site.expire(units)  # an exception of a signal handler before this makes them count for another window
-        if first is None:
-            return
-        if site.may_report and self._report_at == inf:
-            self._report_at = first + self.length + (self.length / PANES if site.refused else 0.0)
-        site.refused = False
+    def _counts_until(self, pane: tuple[float, int]) -> float:
+        return pane[0] + self.length + MARGIN_S
+
+    def _hand_over(self) -> tuple[Pane, ...]:
+        self._add(self._now)
+        panes = tuple(Pane(self._now - moment, units) for moment, units in self._panes)
+        self._gone += ((moment + self.length / PANES, units) for moment, units in self._panes)
+        self._panes.clear()
+        self._open = False
+        self.handed_over += self.spent
+        self.limit -= self.spent
+        self.spent = 0
+        return panes
+
+    def _account(self) -> tuple[int, int]:
+        return self.handed_over, self.used
 
     # For the owner
 
     @property
+    def taken(self) -> int:
+        """The units that were spent and have not come back, also those that were handed over."""
+        return self.spent + sum(units for _, units in self._gone)
+
+    @property
     def next_at(self) -> float:
         """When to call `advance` next, if nothing happens before."""
-        site = self._site
         if self._unrecorded:
             return self.ends_at
-        if site.exhausted_from is not None and self._panes:
-            return min(self._report_at, self._return_of(self._panes[0]))
-        return min(self._report_at, self._return_of(self._panes[-1]) if self._panes else inf)
+        if not self._panes:
+            return inf
+        return self._counts_until(self._panes[-1 if self.keep else 0]) + MARGIN_S
 
     @property
     def idle_at(self) -> float:
@@ -119,19 +126,18 @@ class RollingWindow:
         return self._empty_since + self.length
 
     def returns_at(self, units: int) -> float | None:
-        """When so many units have come back; None if the site has not so many."""
-        for pane in self._panes:
+        """When so many units that this site has taken have come back; None if it has not taken so many."""
+        latest = -inf
+        for pane in (*self._gone, *self._panes):
+            latest = max(latest, self._counts_until(pane) + MARGIN_S)
             units -= pane[1]
             if units <= 0:
-                return self._return_of(pane)
+                return latest
         return None
-
-    def _return_of(self, pane: tuple[float, int]) -> float:
-        return pane[0] + self.length + 2 * MARGIN_S
 
 
 class Returns:
-    """When units that sites have handed in come back. They are collected in panes, so there are few entries."""
+    """When units that sites have handed over come back. They are collected in panes, so there are few entries."""
 
     def __init__(self, length: float) -> None:
         self._pane = length / PANES
@@ -147,3 +153,7 @@ class Returns:
         """The units that come back now."""
         panes = [pane for pane in self._units if pane * self._pane <= now]
         return sum(self._units.pop(pane) for pane in panes)
+
+    def left(self, now: float) -> list[tuple[float, int]]:
+        """For how long units still count, in seconds: to be saved."""
+        return [(pane * self._pane - now, units) for pane, units in sorted(self._units.items())]

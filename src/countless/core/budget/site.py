@@ -1,23 +1,22 @@
 """A site of a budget: it admits requests within its own limit, and asks for more when its room is too small.
 
-At every moment `spent + held <= limit`, so a request that fits is admitted without a message. Every input returns the
-messages it causes. After a message or a `settle` the owner repeats the requests that wait (`take` or `reserve` again);
-when none waits any longer it calls `withdraw`, and on a new connection `resend`.
+At every moment `spent + held <= limit`, so a request that fits is admitted without a message. With `keep` the site
+keeps its room until it has used it, or is recalled. Without, it returns with its next `Ask` what the requests that wait
+did not use. The owner calls, after a message, a settlement, or when a request is withdrawn:
 
-| received             | effect                                                                                     |
-|----------------------|--------------------------------------------------------------------------------------------|
-| an earlier round     | none                                                                                       |
-| `Grant`              | the limit rises to the one granted; a lower one has no effect                              |
-| `Recall`, new round  | the room is returned: `limit = spent + held`; requests may be asked for again; an `Ask`    |
-| `Recall` again       | an `Ask`                                                                                   |
-| `Exhausted`          | requests of that weight are refused without a message; an `Ask` if holds returned units    |
+1. `repeat()`;
+2. `take` or `reserve` for each request that waits, in order, and `stay` for units that must not be returned;
+3. `proceed()`, and sends what it returns.
+
+On a new connection it sends `resend()`. If a message says that the site `is_outlived`, the budget was deleted and made
+again: the owner goes on with a new site, which gets its `seq` and the `since` of the message.
 """
 
 from enum import StrEnum
 from typing import NamedTuple
 
 from countless.core.budget.amounts import MAX_AMOUNT, require_amount
-from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Recall
+from countless.core.budget.messages import Ask, BudgetId, Pane, Quota
 from countless.errors import InvalidParameter, ProtocolError
 
 EARLY_PERCENT = 10
@@ -50,52 +49,64 @@ class BudgetSite:
     >>> site = BudgetSite(BudgetId("tokens"))
     >>> site.take(3).verdict, site.want
     (<Verdict.WAITING: 'waiting'>, 3)
-    >>> site.receive(Grant(BudgetId("tokens"), 0, 50))
-    ()
-    >>> site.take(3).verdict, site.room
-    (<Verdict.ALLOWED: 'allowed'>, 47)
+    >>> site.receive(Quota(BudgetId("tokens"), since=1, number=1, granted=50, keep=True)), site.repeat()
+    (None, None)
+    >>> site.take(3).verdict, site.room, site.proceed()
+    (<Verdict.ALLOWED: 'allowed'>, 47, ())
     """
 
     __slots__ = (
+        "_asked",
         "_early_below",
-        "_reported",
+        "_first",
+        "_repeating",
+        "_reply",
+        "_staying",
         "budget",
         "closed",
         "early_percent",
-        "exhausted_from",
+        "granted",
         "held",
+        "keep",
         "limit",
+        "more",
+        "number",
         "overdraft",
-        "refused",
-        "rolling",
-        "round",
+        "refuse_from",
         "seq",
+        "since",
         "spent",
         "want",
     )
 
-    def __init__(self, budget: BudgetId, *, early_percent: int = EARLY_PERCENT) -> None:
+    def __init__(self, budget: BudgetId, *, early_percent: int = EARLY_PERCENT, seq: int = 0, since: int = 0) -> None:
         require_amount("early_percent", early_percent, 0, 50)
         self.budget = budget
         self.early_percent = early_percent
+        self.since = since  # names the membership; 0: no Quota of it has come
+        self.seq = seq
+        self.number = 0
+        self.granted = 0
+        self.limit = 0  # granted, and not returned
         self.spent = 0
         self.held = 0
-        self.limit = 0
-        self.overdraft = 0  # units of the limit that were not granted
-        self.round = 0
-        self.seq = 0
-        self.want = 0  # the largest request that was asked for and waits
+        self.overdraft = 0  # units that were used and not granted
+        self.want = 0  # the first request that waits
+        self.more = 0  # the sum of the others that wait
+        self.keep = False
+        self.refuse_from: int | None = None  # the smallest request known to be unavailable
         self.closed = False
-        self.rolling = False  # units that were spent come back (`rolling.py`), so they count as held
-        self.refused = False  # whether a request was refused; for the owner, who clears it
-        self.exhausted_from: int | None = None  # the smallest request known to be unavailable
-        self._reported = 0  # spent + held in the last Ask
+        self._first = seq  # its membership began with a later Ask
+        self._asked = False  # for a request that waits, and no Quota has come since
+        self._reply = False
+        self._repeating = False
+        self._staying = 0
         self._early_below = 0  # the room below which it asks early; 0 once it has
 
     def __repr__(self) -> str:
         return (
             f"<BudgetSite {self.budget.name!r} period {self.budget.period}: {self.spent} spent, {self.held} held, "
-            f"limit {self.limit}, round {self.round}>"
+            f"limit {self.limit} of {self.granted} granted, {'keeps' if self.keep else 'returns'} its room>"
         )
 
     @property
@@ -128,34 +139,27 @@ class BudgetSite:
         self.held += n
         return ALLOWED if room >= self._early_below else self._ask_early(room)
 
-    def settle(self, units: int, used: int) -> tuple[Ask, ...]:
+    def settle(self, units: int, used: int) -> None:
         """End a hold of `units`, of which `used` were spent. The others are free again at once."""
         require_amount("units", units)
         if self.closed:  # its holds were handed in as spent
-            return ()
+            return
         if units > self.held:
             raise InvalidParameter("units", units, f"at most the {self.held} units that are held")
         require_amount("used", used, 0, units)
         self.held -= units
         self.spent += used
-        self._repay(units - used)
-        return (self._ask(self.want),) if self.may_report else ()
-
-    def expire(self, units: int) -> None:
-        """Units that were spent come back. No message: they stay in the room of this site until it is recalled."""
-        self.spent -= units
-        self._repay(units)
-
-    @property
-    def may_report(self) -> bool:
-        """Whether the coordinator has refused requests because of units that came back since."""
-        return self.exhausted_from is not None and self.used < self._reported
+        if used < units:
+            self.refuse_from = None  # the next request may be possible: it asks
 
     def overdraw(self, n: int) -> None:
         """Make room for `n` units that were not granted. The next `Ask` reports it."""
         missing = 0 if self.closed else max(0, n - self.room)
+        self.granted += missing
         self.limit += missing
         self.overdraft += missing
+        if missing:
+            self.keep = False
 
     def set_aside(self, maximum: int) -> int:
         """Count up to `maximum` units as spent, for requests of one unit that the owner admits by itself.
@@ -163,8 +167,7 @@ class BudgetSite:
         The owner calls `put_back` with the units that it has not admitted before it calls anything else. The units at
         which the site asks early are not set aside.
         """
-        kept = self._early_below if not self.want and self.exhausted_from is None else 0
-        units = max(0, min(self.room - kept, maximum))
+        units = max(0, min(self.room - self._early_below, maximum)) if self.keep else 0
         self.spent += units
         return units
 
@@ -175,73 +178,107 @@ class BudgetSite:
         """Ask for a first share before there is a request, as for a period that begins soon."""
         return self._ask_for(1).messages if self.room == 0 else ()
 
-    def withdraw(self) -> None:
-        """No request waits any longer."""
-        self.want = 0
-
     def close(self, holds_end: bool = False) -> int:
         """The units to hand in when the site leaves. It admits nothing afterwards.
 
         Its holds become spent, unless they end with the site.
         """
-        self.closed = True
-        self.spent, self.held, self.want = self.spent if holds_end else self.used, 0, 0
-        self.limit, self.exhausted_from = self.spent, 1
-        return self.spent
+        self.closed, self.keep = True, False
+        self.spent, self.held, self.want, self.more = self.spent if holds_end else self.used, 0, 0, 0
+        self.limit, self.refuse_from = self.spent, 1
+        return sum(self._account())
 
     # Messages
 
-    def receive(self, message: DownMessage) -> tuple[Ask, ...]:
-        if message.budget != self.budget:
-            raise ProtocolError(f"a message for budget {message.budget} reached a site of {self.budget}")
-        if message.round < self.round or self.closed:
+    def receive(self, quota: Quota) -> None:
+        """The newest `Quota` replaces all before it. Older ones, and those of other memberships, are ignored."""
+        if quota.budget != self.budget:
+            raise ProtocolError(f"a message for budget {quota.budget} reached a site of {self.budget}")
+        ours = quota.since == self.since or (self.since == 0 and quota.since > self._first)
+        if self.closed or not ours or quota.number <= self.number:
+            return
+        self.since, self.number = quota.since, quota.number
+        if quota.granted > self.granted:
+            grown = quota.granted - self.granted
+            self.granted = quota.granted
+            self.limit += grown
+            self._early_below = -(-self.early_percent * grown // 100)
+        if not quota.keep:
+            self._early_below = 0
+        self.keep, self.refuse_from, self._reply = quota.keep, quota.refuse_from, quota.reply
+        self._asked = False
+
+    def is_outlived(self, quota: Quota) -> bool:
+        """The budget was deleted and made again: a later membership of this site has begun."""
+        return 0 < self.since < quota.since and quota.budget == self.budget
+
+    def repeat(self) -> None:
+        """Forget what waits: the owner repeats it."""
+        self.want = self.more = self._staying = 0
+        self._repeating = True
+
+    def stay(self, n: int) -> None:
+        """Do not return `n` units of the room: a request for several budgets waits for another one."""
+        self._staying += n
+
+    def proceed(self) -> tuple[Ask, ...]:
+        """All requests that wait were repeated: ask for the first of them, or return what they did not use."""
+        self._repeating = False
+        if self.closed:
             return ()
-        new_round, self.round = message.round > self.round, message.round
-        if isinstance(message, Grant):
-            if message.limit > self.limit:
-                self._early_below = -(-self.early_percent * (message.limit - self.limit) // 100)
-                self.limit = message.limit
-                self.want = 0
-            return ()
-        if isinstance(message, Recall):
-            if new_round:
-                self.limit = self.used
-                self.exhausted_from = None
-                self._early_below = 0
-            return (self._ask(self.want),)
-        self.exhausted_from = min(message.weight, self.exhausted_from or message.weight)
-        if self.want >= message.weight:
-            self.want = 0
-        return (self._ask(self.want),) if self.used < self._reported else ()
+        returns = not self.keep and self.room > self._staying
+        return (self.resend(),) if returns or self._reply or (self.want and not self._asked) else ()
 
     def resend(self) -> Ask:
         """All that the coordinator may have missed: for a new connection."""
-        return self._ask(self.want)
+        if self.want:
+            self.keep = False
+        panes: tuple[Pane, ...] = ()
+        if not self.keep:
+            panes = self._hand_over()
+            self.limit -= max(0, self.room - self._staying)
+            self._early_below = 0
+        self._asked, self._reply = self.want > 0, False
+        return self._ask(self.want, self.more, panes)
 
-    def _repay(self, units: int) -> None:
-        repaid = min(self.overdraft, units)
-        self.overdraft -= repaid
-        self.limit -= repaid
-        if self.want <= self.room:
-            self.want = 0
+    def _hand_over(self) -> tuple[Pane, ...]:
+        """Rolling sites hand over what they took, which will come back."""
+        return ()
 
     def _ask_early(self, room: int) -> Taken:
-        if room == 0 or self.want or self.exhausted_from is not None:
+        if room == 0 or self._repeating or not self.keep:
             return ALLOWED
         self._early_below = 0
-        return Taken(Verdict.ALLOWED, (self._ask(1),))
+        return Taken(Verdict.ALLOWED, (self._ask(0, 1, ()),))
 
     def _ask_for(self, n: int) -> Taken:
-        if self.exhausted_from is not None and n >= self.exhausted_from:
-            self.refused = True
+        if self.refuse_from is not None and n >= self.refuse_from:
             return _EXHAUSTED
-        if n <= self.want:  # asked for already
-            return _WAITING
-        self.want = n
-        return Taken(Verdict.WAITING, (self._ask(n),))
+        if self.want:
+            self.more += n
+        else:
+            self.want = n
+        return _WAITING if self._repeating or self._asked else Taken(Verdict.WAITING, (self.resend(),))
 
-    def _ask(self, want: int) -> Ask:
+    def _ask(self, want: int, more: int, panes: tuple[Pane, ...]) -> Ask:
         self.seq += 1
-        self._reported = self.used
-        spent = 0 if self.rolling else self.spent
-        return Ask(self.budget, self.round, self.seq, spent, self.used - spent, self.limit, want)
+        returned = self.granted - self.limit
+        spent, held = self._account()
+        return Ask(
+            self.budget,
+            self.seq,
+            self.since,
+            self.number,
+            self.granted,
+            returned,
+            spent,
+            held,
+            want,
+            more,
+            self.keep,
+            panes,
+        )
+
+    def _account(self) -> tuple[int, int]:
+        """The units spent and held, as an `Ask` tells them."""
+        return self.spent, self.held

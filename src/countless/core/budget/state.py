@@ -7,11 +7,17 @@ from countless.core.messages import SiteId
 
 
 class SavedSite(NamedTuple):
-    """What must survive a restart of one site: the limit that it may have, and what it has reported as spent."""
+    """What must survive a restart of one site. `since` names its membership: the `seq` of its first Ask."""
 
-    limit: int
-    given_up: bool = False
+    granted: int
+    returned: int = 0
     spent: int = 0
+    given_up: bool = False
+    since: int = 0
+
+    @property
+    def limit(self) -> int:
+        return self.granted - self.returned
 
 
 class PersistentState(NamedTuple):
@@ -20,7 +26,6 @@ class PersistentState(NamedTuple):
     limit: int
     forgiven: int = 0
     gone: int = 0
-    round: int = 0
     sites: tuple[tuple[SiteId, SavedSite], ...] = ()
     departed: tuple[SiteId, ...] = ()
     lost: int = 0
@@ -53,5 +58,6 @@ class HolderRow(NamedTuple):
     limit: int
     spent: int
     held: int
+    lent: bool  # it may keep room that it does not use
     given_up: bool
     refused_from: int | None  # it refuses requests of so many units, and of more

@@ -7,7 +7,7 @@ import msgspec
 from countless.server.storage.base import StoreError
 from countless.server.storage.rows import Changes, decode, encode
 
-FORMAT = 2  # of a body
+FORMAT = 3  # of a body
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True):

@@ -154,7 +154,8 @@ class ServerCollector:
         upper = _gauge("countless_budget_used_upper", "Units spent in this period, at most.", "budget")
         held = _gauge("countless_budget_held", "Units that sites held when they last reported.", "budget")
         leaked = _gauge("countless_budget_leaked", "Units of sites that ended without a report.", "budget")
-        rounds = _counter("countless_budget_rounds", "Rounds started: recalls of what sites do not use.", "budget")
+        asks = _counter("countless_budget_asks", "Requests that got in line, of sites without room.", "budget")
+        recalls = _counter("countless_budget_recalls", "Recalls of what sites do not use.", "budget")
         names = _gauge("countless_budget_names", "Names that follow a template, by state.", "budget", "state")
         following: Tally[tuple[str, BudgetState]] = Tally()
         for number, (name, budget) in enumerate(list(self._server.budgets.by_name.items())):
@@ -172,10 +173,11 @@ class ServerCollector:
             upper.add_metric([name], usage.upper)
             held.add_metric([name], budget.held)
             leaked.add_metric([name], usage.leaked)
-            rounds.add_metric([name], budget.rounds)
+            asks.add_metric([name], budget.asks)
+            recalls.add_metric([name], budget.recalls)
         for (template, state), total in following.items():
             names.add_metric([template, state], total)
-        yield from (limit, lower, upper, held, leaked, rounds, names)
+        yield from (limit, lower, upper, held, leaked, asks, recalls, names)
 
 
 def _counter(name: str, text: str, *labels: str) -> CounterMetricFamily:

@@ -18,7 +18,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
 from countless.core.messages import SiteId
-from countless.server.kinds.rolling_units import RollingUnits
+from countless.server.kinds.rolling_units import RollingUnits, SavedPanes
 from countless.server.sessions.readable import MessageCount
 from countless.server.storage.base import StoreError
 from countless.server.storage.rows import KeyRows, Rows, Saved, alone, row_of, value_of, values_of
@@ -30,20 +30,20 @@ MAX_OPEN_PERIODS = 8  # far more than clocks that go forward can open
 
 
 class BudgetFields(NamedTuple):
-    """What is saved of a budget beside its periods."""
+    """The saved fields of a budget beside its periods."""
 
     rule: BudgetRule
     first_period: int = 0  # earlier ones are closed for good
 
 
 class PeriodFields(NamedTuple):
-    """What is saved of a period of a budget beside its sites. The limit is in the rule."""
+    """The saved fields of a period beside its sites. The limit is in the rule."""
 
     forgiven: int
     gone: int
     lost: int
-    round: int
     resetting: bool
+    panes: SavedPanes = ()  # rolling: of `gone`
 
 
 class SavedPeriod(NamedTuple):
@@ -51,8 +51,8 @@ class SavedPeriod(NamedTuple):
     sites: dict[SiteId, SavedSite]
 
     def state(self, limit: int) -> PersistentState:
-        forgiven, gone, lost, number, resetting = self.fields
-        return PersistentState(limit, forgiven, gone, number, tuple(self.sites.items()), (), lost, resetting)
+        forgiven, gone, lost, resetting, _ = self.fields
+        return PersistentState(limit, forgiven, gone, tuple(self.sites.items()), (), lost, resetting)
 
 
 class SavedBudget(NamedTuple):
@@ -97,6 +97,9 @@ class BudgetPeriod:
         return self.budget.traffic
 
     def mark(self) -> None:
+        """After each input. What it has handed over of a rolling budget is saved in the same step."""
+        if self.budget.rolling is not None:
+            self.budget.rolling.add_handed_over(self.coordinator.take_panes())
         self.budget.mark_period(self.key.period, ())
 
     def mark_site(self, site_id: SiteId) -> None:
@@ -140,7 +143,7 @@ class BudgetPeriods:
         self._clock = clock
         self._wall_clock = wall_clock
         self._restoring = restoring  # whether a period that is opened now grants nothing yet
-        self._rounds_before = 0  # of periods that are closed
+        self._asks_before = self._recalls_before = 0  # of periods that are closed
         self._ended: dict[int, float] = {}  # by period: since when our clock has shown a later one
         self._on_change = on_change
         self._changed_fields = False
@@ -148,13 +151,13 @@ class BudgetPeriods:
 
     def load(self, saved: SavedBudget) -> None:
         for period, each in saved.periods.items():
-            self.periods[period] = loaded = self._period(period, saved_state=each.state(self.rule.limit))
+            self.periods[period] = self._period(period, saved_state=each.state(self.rule.limit))
             if self.rolling is not None:
-                self.rolling.add_saved(loaded.coordinator.gone)
+                self.rolling = RollingUnits(self.rule, self._clock, each.fields.panes)
 
     def start_again(self) -> None:
         """Forget all accounts. The caller deletes what is saved of them."""
-        self._rounds_before = self.rounds
+        self._asks_before, self._recalls_before = self.asks, self.recalls
         self.periods.clear()
         self._changed_periods.clear()
         self.rolling = None if self.rolling is None else RollingUnits(self.rule, self._clock)
@@ -176,7 +179,8 @@ class BudgetPeriods:
             rows.setdefault(self.key, {})["rule"] = alone(BudgetFields(self.rule, self.first_period))
         for number, sites in self._changed_periods.items():
             period = self.periods[number].coordinator
-            fields = PeriodFields(period.forgiven, period.gone, period.lost, period.round, period.resetting)
+            panes = () if self.rolling is None else self.rolling.save()
+            fields = PeriodFields(period.forgiven, period.gone, period.lost, period.resetting, panes)
             changed = rows.setdefault(self.key._replace(period=number), {})
             changed["period"] = alone(fields)
             if sites:
@@ -192,7 +196,7 @@ class BudgetPeriods:
 
     @property
     def coordinator(self) -> BudgetCoordinator | None:
-        """Of the present period, if it is open."""
+        """The coordinator of the present period, if that is open."""
         period = self.periods.get(self.present)
         return None if period is None else period.coordinator
 
@@ -203,7 +207,7 @@ class BudgetPeriods:
 
     @property
     def usage(self) -> Usage:
-        """Of the present period. It may be closed, if our clock was ahead for long and has been put back."""
+        """The use of the present period. It may be closed, if our clock was ahead for long and has been put back."""
         coordinator, limit = self.coordinator, self.rule.limit
         if coordinator is None and self.calendar is not None and self.present < self.first_period:
             return Usage(limit, 0, limit, 0, BudgetState.CLOSED)
@@ -229,13 +233,18 @@ class BudgetPeriods:
         return None if self.coordinator is None else self.coordinator.refused_from
 
     @property
-    def rounds(self) -> int:
-        """Rounds started in all periods."""
-        return self._rounds_before + sum(each.coordinator.round for each in self.periods.values())
+    def asks(self) -> int:
+        """Requests that got in line, in all periods."""
+        return self._asks_before + sum(each.coordinator.asks for each in self.periods.values())
+
+    @property
+    def recalls(self) -> int:
+        """Recalls of all sites that were lent room, in all periods."""
+        return self._recalls_before + sum(each.coordinator.recalls for each in self.periods.values())
 
     @property
     def unused(self) -> bool:
-        """Whether nothing of it has to be remembered: no period is open, or nothing of it is spent, held or granted."""
+        """True if nothing of it has to be remembered: no period is open, or nothing of it is spent, held or granted."""
         coordinators = (each.coordinator for each in self.periods.values())
         return all(each.free == each.limit and not each.site_ids for each in coordinators)
 
@@ -255,6 +264,7 @@ class BudgetPeriods:
             BudgetId(self.name, period),
             self.rule.limit,
             slack=self.rule.slack,
+            rolling=self.rolling is not None,
             expected_holders=expected_holders,
             saved_state=saved_state,
         )
@@ -273,7 +283,7 @@ class BudgetPeriods:
         return 1 if before is None else max(1, before.coordinator.holders)
 
     def why_not(self, period: int) -> str:
-        """Why a period cannot be opened."""
+        """The reason for which a period cannot be opened."""
         if self.calendar is None:
             return f"budget {self.name!r} has no periods"
         start, end = self.calendar.bounds(self.present)
@@ -305,7 +315,8 @@ class BudgetPeriods:
             elif number < ended - MAX_ENDED or now - self._ended.setdefault(period, now) >= self._grace(period):
                 closed.append(self.periods.pop(period))
                 self._changed_periods.pop(period, None)
-                self._rounds_before += closed[-1].coordinator.round
+                self._asks_before += closed[-1].coordinator.asks
+                self._recalls_before += closed[-1].coordinator.recalls
                 self._ended.pop(period, None)
                 self.first_period = max(self.first_period, period + 1)
         return closed

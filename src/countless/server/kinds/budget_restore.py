@@ -6,7 +6,7 @@ The copy does not have what was granted since it was made, but the sites do. A p
 * every holder that the copy knows has asked, left, or was dropped by an operator; or, of a rolling budget, a lease and
   a window have passed, so that nothing counts any more of what a site took that has not asked.
 
-What a site says is believed: its limit, its round, and what it hands in (design/proofs/budgets.md has the theorem).
+What a site says is believed: its totals, and what it hands in (design/proofs/budgets.md has the theorem).
 Nothing of this is saved. A coordinator that is restarted meanwhile begins again, if its state is a copy that `countless
 backup` made, or with `--after-restore`.
 """
@@ -42,7 +42,7 @@ class BudgetRestore:
 
     @property
     def waiting(self) -> bool:
-        """Whether sites that the copy does not know may still connect. A period that is opened now is restored, too."""
+        """True while sites that the copy does not know may connect. A period that is opened now is restored, too."""
         return self.active and self._clock() < self._until
 
     def await_hand_ins(self) -> None:
@@ -51,8 +51,8 @@ class BudgetRestore:
             self._until = max(self._until, self._clock() + self._seconds)
 
     def note_handed_in(self, budget: BudgetId, site_id: SiteId) -> None:
-        """What an incarnation hands in that is no holder is believed once: it may be sent again before it is
-        acknowledged. Beyond a limit, and if the coordinator is restarted in between, it is charged again.
+        """Remember that an incarnation has handed in, and is no holder. That is believed once: it may be sent again
+        before it is acknowledged. Beyond a limit, and if the coordinator is restarted in between, it is charged again.
         """
         if len(self._handed_in) < MAX_HANDED_IN:
             self._handed_in.add((budget, site_id))

@@ -1,7 +1,7 @@
 """The budgets of a coordinator, and which sessions hold a part of them.
 
 A site that asks is a holder from then on, in the period that it asked for. When its session times out, its limit counts
-as spent until it is back; when the session is retired, for good, unless a later incarnation of the site hands in what
+as used until it is back; when the session is retired, for good, unless a later incarnation of the site hands in what
 was spent. The rows of a period are deleted when it is closed. So the rows kept of a budget are those of sessions, and
 those of MAX_GIVEN_UP incarnations that ended without handing in their units, for each period that is open. Names that
 follow a template are dropped when they are not used any more (`templates.py`). Of a rolling budget no site is
@@ -16,7 +16,7 @@ from math import inf
 from typing import Any
 
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.messages import Ask, BudgetId, DownMessage, Grant, Outbox, Recall
+from countless.core.budget.messages import Ask, BudgetId, Outbox, Quota
 from countless.core.budget.rule import DEFAULT_MAX_NAMES, OVERDRAFT, BudgetRule
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError, UnknownName
@@ -25,13 +25,14 @@ from countless.server.kinds.budget_periods import BudgetPeriod, BudgetPeriods, S
 from countless.server.kinds.budget_restore import BudgetRestore
 from countless.server.kinds.budget_templates import Templates, validate_budget_name
 from countless.server.kinds.lost_holders import LostHolders
+from countless.server.kinds.rolling_units import RollingUnits
 from countless.server.sessions.kind import Kind
 from countless.server.sessions.service import Service
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.storage.rows import KeyRows, Tombstone
 from countless.wire.budget_rule import rule_item
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, BudgetReset, DownItem
+from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, DownItem
 from countless.wire.keys import BUDGET, Key, is_template
 
 log = logging.getLogger("countless.budgets")
@@ -78,7 +79,7 @@ class Budgets(Kind):
                         yield site_id, period.key, period
 
     def recover(self) -> None:
-        """Every holder is recalled, and nothing is granted until all answered or timed out.
+        """Wait for an Ask of each site that may have room: it sends one on its new connection, or times out.
 
         `BudgetRestore` says what happens if the state was restored from an older copy.
         """
@@ -86,7 +87,12 @@ class Budgets(Kind):
             if self._restore.active:
                 period.coordinator.restore()
             else:
-                self._members.dispatch(period, period.coordinator.recover())
+                self._expect(period, period.coordinator.recover())
+
+    def _expect(self, period: BudgetPeriod, outbox: Outbox) -> None:
+        coordinator = period.coordinator
+        self._members.expect(period, [each for each in coordinator.site_ids if coordinator.awaited(each) is not None])
+        self._members.dispatch(period, outbox)
 
     @property
     def restoring(self) -> bool:
@@ -124,16 +130,15 @@ class Budgets(Kind):
         for budget in self.by_name.values():
             for period in [each for each in budget.periods.values() if each.coordinator.restoring]:
                 if self._restore.is_over(period.coordinator, budget.rule):
-                    self._members.dispatch(period, period.coordinator.end_restore())
+                    self._expect(period, period.coordinator.end_restore())
                 else:
                     restoring.append(period.coordinator)
         self._restore.update(restoring)
 
     def _close_ended(self, budget: BudgetPeriods) -> None:
         closed = budget.close_ended()
-        units = 0 if budget.rolling is None else budget.rolling.due()
-        for period in budget.periods.values() if units else ():
-            self._members.dispatch(period, period.coordinator.return_units(units))
+        if budget.rolling is not None:
+            self._return_units(budget, budget.rolling)
         drop = budget.rule.template is not None and budget.unused
         for period in closed:
             self._drop_period(period)
@@ -147,10 +152,16 @@ class Budgets(Kind):
             template.mark()
             self._remove(budget)
 
+    def _return_units(self, budget: BudgetPeriods, rolling: RollingUnits) -> None:
+        units = rolling.due()
+        if units or rolling.is_outdated:
+            for period in budget.periods.values():
+                self._members.dispatch(period, period.coordinator.return_units(units))
+
     # Operators
 
     def get(self, name: str) -> BudgetPeriods:
-        """Also of a name that follows a template and is not in use."""
+        """The budget, also of a name that follows a template and is not in use."""
         budget = self._find_or_new(name)
         if budget is None:
             raise UnknownName("budget", name, self.by_name)
@@ -225,17 +236,16 @@ class Budgets(Kind):
     def reset(self, name: str) -> BudgetPeriods:
         """Start the present period again; `BudgetCoordinator.reset` has the rules.
 
-        A rolling budget starts with new accounts. Sites that are told forget what they have taken, and ask again.
+        A rolling budget starts with new accounts. Sites that are told ask, and forget what they have taken.
         """
         budget = self.get(name)
         period = budget.periods.get(budget.present)
         if period is not None and budget.rolling is not None:
+            self._members.dispatch(period, period.coordinator.dismiss())
             self._drop_period(period)
             budget.start_again()
             for site_id in period.coordinator.site_ids:
-                session = self._release(site_id, period.key)
-                if session is not None and session.connection is not None:
-                    self._pipeline.send(session.connection, BudgetReset(period.id))
+                self._release(site_id, period.key)
         elif period is not None:
             self._members.dispatch(period, period.coordinator.reset())
         return budget
@@ -296,10 +306,6 @@ class Budgets(Kind):
             return self._reject(connection, ask.budget, reason)
         if known is None or budget.key not in session.noted:
             self._send_rule(session, connection, budget)
-        overdrawn = budget.rule.on_unreachable == OVERDRAFT and not ask.round  # perhaps before its first connection
-        believed = overdrawn or coordinator.restoring
-        if known is None and (ask.limit or ask.round) and not believed:  # granted by a budget that was deleted
-            return self._pipeline.send(connection, BudgetReset(ask.budget))
         if known is not None and known.given_up:
             return self._reject(connection, ask.budget, "this incarnation was given up: start a new one")
         is_first = period.key not in asked
@@ -376,11 +382,14 @@ class Budgets(Kind):
             if coordinator.restoring:
                 self._restore.note_handed_in(leave.budget, site_id)
             overdrawn = budget.rule.on_unreachable == OVERDRAFT or coordinator.restoring
-            if known is not None and leave.spent > known.limit and not overdrawn:
-                raise ProtocolError(f"{site_id} spent {leave.spent} of {leave.budget}; its limit is {known.limit}")
-            if budget.rolling is not None:
-                budget.rolling.add_handed_in(leave.spent)
-            outbox = coordinator.leave(site_id, leave.spent)
+            units = leave.spent
+            if known is not None and not overdrawn:
+                most = known.limit + (known.spent if budget.rolling is not None else 0)  # that was handed over
+                if not known.granted:  # it was spent in a membership that ended before the site knew of the next one
+                    units = 0
+                elif units > most:
+                    raise ProtocolError(f"{site_id} spent {units} of {leave.budget}; its limit is {most}")
+            outbox = coordinator.leave(site_id, units)
             coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
             budget.traffic.add_up(size)
             found.mark_left(site_id)
@@ -390,14 +399,15 @@ class Budgets(Kind):
 
     # What they are sent
 
-    def down_item(self, session: Session, key: Key, message: DownMessage) -> DownItem:
-        return message
+    def down_item(self, session: Session, key: Key, message: Quota) -> DownItem | None:
+        """None before the session has asked on its connection: after a restart we do not know its last `Quota`."""
+        return message if key in _asked(session) else None
 
-    def asks(self, message: DownMessage) -> bool:
-        return isinstance(message, Recall)
+    def asks(self, message: Quota) -> bool:
+        return message.reply
 
-    def saves(self, message: DownMessage) -> bool:
-        return isinstance(message, Grant)
+    def saves(self, message: Quota) -> bool:
+        return not message.reply  # it grants nothing
 
     # Sessions that begin and end
 
@@ -424,7 +434,7 @@ class Budgets(Kind):
         self._restore.await_hand_ins()
 
     def free(self, session: Session) -> float:
-        """Of rolling budgets, once nothing that it took counts any more."""
+        """Release rolling budgets, once nothing that it took counts any more."""
         free_at = inf
         for period in self._held(session):
             if period.budget.rolling is None:

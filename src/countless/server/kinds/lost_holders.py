@@ -1,9 +1,9 @@
-"""What becomes of the units of sites that are lost: retired without having handed them in, or unreachable for long.
+"""The units of sites that are lost: retired without having handed them in, or unreachable for long.
 
 | budget                | when the session is retired                       | while it is only unreachable             |
 |-----------------------|---------------------------------------------------|------------------------------------------|
-| `on_loss` is `charge` | the site is given up: its limit counts as spent,  | its limit counts as spent from the next  |
-|                       | unless it hands in what it spent                  | recall on                                |
+| `on_loss` is `charge` | the site is given up: its limit counts as spent,  | its limit counts as used                 |
+|                       | unless it hands in what it spent                  |                                          |
 | `on_loss` is `free`   | only what it has reported counts                  | the same                                 |
 | rolling               | as above, until a lease and a window have passed  | the same; then it is forgotten           |
 """
@@ -45,7 +45,7 @@ class LostHolders:
             del self._given_up[site_id]
 
     def retired(self, site_id: SiteId) -> bool:
-        """Whether this incarnation was given up in a period that is open: it must not ask again."""
+        """True if this incarnation was given up in a period that is open: it must not ask again."""
         return site_id in self._given_up
 
     def lose(self, session: Session, period: BudgetPeriod) -> Outbox:
@@ -53,10 +53,10 @@ class LostHolders:
         rule, rolling = period.budget.rule, period.budget.rolling
         if rule.on_loss != FREE and rolling is None:
             return self._give_up(period, session)
-        units = _charged(period, session.site_id)
+        outbox = self.leave(period, session.site_id, _charged(period, session.site_id))
         if rolling is not None:
-            rolling.add_lost(units, session.last_seen)
-        return self.leave(period, session.site_id, units)
+            rolling.add_lost(period.coordinator.take_panes(), session.last_seen)
+        return outbox
 
     def _give_up(self, period: BudgetPeriod, session: Session) -> Outbox:
         coordinator = period.coordinator
@@ -76,8 +76,9 @@ class LostHolders:
 
 
 def _charged(period: BudgetPeriod, site_id: SiteId) -> int:
+    """Only rolling budgets charge units that were not reported; those that were handed over come back anyway."""
     known, rule = period.coordinator.saved_site(site_id), period.budget.rule
     if rule.on_loss != FREE and known is not None:
-        return known.limit
+        return known.spent + known.limit
     spent, held = period.coordinator.reported(site_id)
     return spent if rule.kind == IN_FLIGHT else spent + held

@@ -90,7 +90,7 @@ function legendList() {
 
 function holderTable() {
   const body = element("tbody"), rows = [], note = element("p", { class: "note" });
-  const head = ["Site", "State", "Spent", "Held", "Granted, unused", "Refuses"].map((text, index) =>
+  const head = ["Site", "State", "Spent", "Held", "Granted, unused", "Lent", "Refuses"].map((text, index) =>
     element("th", { scope: "col", class: index > 1 ? "number" : "" }, text));
   const table = element("table", { class: "holders" }, element("caption", { class: "visually-hidden" }, "Sites that hold a part"),
     element("thead", {}, element("tr", {}, ...head)), body);
@@ -111,16 +111,19 @@ function holderTable() {
 
 function holderRow(body) {
   const name = element("bdi", { class: "name" }), state = element("td", { class: "state" });
-  const cells = ["spent", "held", "room", "refuses"].map((kind) => element("td", { class: `${kind} number` }));
-  const node = element("tr", {}, element("th", { scope: "row", class: "site" }, name), state, ...cells);
+  const cells = ["spent", "held", "room"].map((kind) => element("td", { class: `${kind} number` }));
+  const lent = element("td", { class: "lent number" }), refuses = element("td", { class: "refuses number" });
+  const node = element("tr", {}, element("th", { scope: "row", class: "site" }, name), state, ...cells, lent, refuses);
   body.append(node);
   return {
     node,
-    set([site, is, ...numbers]) {
+    set([site, is, spent, held, room, keeps, refusesFrom]) {
       setText(name, site);
       setAttribute(node, "data-state", is);
       setText(state, SITES[is]);
-      numbers.forEach((number, index) => setText(cells[index], index < 3 ? count(number) : number === null ? "" : `${count(number)} or more`));
+      [spent, held, room].forEach((number, index) => setText(cells[index], count(number)));
+      setText(lent, keeps ? "lent" : "");
+      setText(refuses, refusesFrom === null ? "" : `${count(refusesFrom)} or more`);
     },
   };
 }

@@ -1,7 +1,7 @@
 """The answers that the coordinator awaits from one session, and the time that it waits.
 
-Some messages must be answered: `StartRound`, `Recall`, and steps that a site has to confirm. Until that happens the
-counter, budget or family waits, for all its sites. A heartbeat or a report is no answer.
+Some messages must be answered: `StartRound`, recalls of budgets, and steps that a site has to confirm. Until that
+happens the counter, budget or family waits, for all its sites. A heartbeat or a report is no answer.
 
 Requests are checked in groups: when all of a group are answered, those that were made meanwhile are the next group. A
 session is late if it has neither answered one of its group, nor joined, connected or disconnected, for `silent_after`.

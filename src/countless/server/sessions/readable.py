@@ -51,7 +51,7 @@ class SpanReader(Protocol):
 
     @property
     def first_window(self) -> int | None:
-        """When the first window began that has a count; None if there is none, or if it is not kept."""
+        """The beginning of the first window that has a count; None if there is none, or if it is not kept."""
 
     def now(self) -> float: ...
 
@@ -153,10 +153,10 @@ class LabelReader(Readable, Protocol):
 
     @property
     def published(self) -> LabelCounts:
-        """Of all that was counted."""
+        """The counts of all that was counted."""
 
     def labels_between(self, start: float, end: float) -> LabelCounts:
-        """Of a span of windows. Raises NoWindows."""
+        """The counts of a span of windows. Raises NoWindows."""
 
     def series_name(self, label: str) -> str: ...
 
@@ -174,10 +174,10 @@ class ValueReader(Readable, Protocol):
 
     @property
     def published(self) -> LabelCounts:
-        """Of all that was counted."""
+        """The counts of all that was counted."""
 
     def labels_between(self, start: float, end: float) -> LabelCounts:
-        """Of a span of windows. Raises NoWindows."""
+        """The counts of a span of windows. Raises NoWindows."""
 
     def quantiles(self, shares: Iterable[float], counts: LabelCounts) -> list[Quantile]:
         """Empty if nothing is known."""
@@ -198,10 +198,10 @@ class RoundReader(Readable, Protocol):
 
     @property
     def known_total(self) -> int:
-        """Of all windows together."""
+        """The sum of all windows."""
 
     def next_context(self) -> RoundContext | None:
-        """Of the next plan; None if no plan would be used."""
+        """The context of the next plan; None if no plan would be used."""
 
 
 class TotalOnly:
@@ -317,8 +317,12 @@ class BudgetReader(Protocol):
 
     @property
     def refused_from(self) -> int | None:
-        """The smallest request that was refused in this round; None if none was."""
+        """The smallest request that a site refuses; None if none does."""
 
     @property
-    def rounds(self) -> int:
-        """Rounds started in all periods."""
+    def asks(self) -> int:
+        """Requests that got in line, in all periods."""
+
+    @property
+    def recalls(self) -> int:
+        """Recalls of all sites that were lent room, in all periods."""

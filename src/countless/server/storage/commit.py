@@ -15,7 +15,7 @@ from countless.server.storage.base import StoreError
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import Changes, Dropped, Publish, Saved, StateStore, Stored, Tombstone
 from countless.server.timings import Timings
-from countless.wire.frames import DownItem, SyncAck
+from countless.wire.frames import DownItem
 from countless.wire.keys import Key
 
 log = logging.getLogger("countless.commit")
@@ -95,12 +95,12 @@ class CommitPipeline:
     # What the next batch sends
 
     def send(self, connection: Connection, item: DownItem) -> None:
-        """Queue an item that may leave once everything marked so far is saved."""
+        """Queue an item that may leave once everything marked so far is saved.
+
+        Each `SyncAck` leaves by itself: sites count them, to know which `Sync` was answered last.
+        """
         items = self._outgoing.setdefault(connection, [])
-        if items and isinstance(item, SyncAck) and isinstance(items[-1], SyncAck):
-            items[-1] = item  # it acknowledges everything that the earlier one does
-        else:
-            items.append(item)
+        items.append(item)
         if len(items) > MAX_QUEUED_ITEMS:  # nothing can be saved, and the site goes on sending requests
             items.clear()
             connection.close(1008, "too many items queued while the state cannot be saved")

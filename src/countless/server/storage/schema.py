@@ -9,7 +9,7 @@ from pathlib import Path
 
 from countless.server.storage.base import StoreError
 
-SCHEMA = 12
+SCHEMA = 13
 _APPLICATION_ID = 0x436F756E  # "Coun": marks the file as ours
 
 _TABLES = """

@@ -80,7 +80,7 @@ class NewBudget(Struct, forbid_unknown_fields=True):
 
 
 class BudgetChange(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What to change of a budget. A field that is left out, or null, keeps its value."""
+    """The changes of a budget. A field that is left out, or null, keeps its value."""
 
     limit: Limit = None
     per: Annotated[Any, described("Cannot be changed.")] = None

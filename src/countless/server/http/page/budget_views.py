@@ -1,4 +1,4 @@
-"""What an open page shows of budgets: all of them, or one. Operators also see which sites hold it.
+"""The budgets on an open page: all of them, or one. Operators also see which sites hold it.
 
 Nothing of a budget is secret, but the names of sites are for operators, as everywhere.
 """
@@ -100,7 +100,6 @@ class BudgetView:
             "slack": rule.slack,
             "tz": rule.tz,
             "template": rule.template,
-            "rounds": budget.rounds,
             "refused_from": budget.refused_from,
         }
 
@@ -117,14 +116,17 @@ class OperatorBudgetView(BudgetView):
             yield "holders", self._holders(budget)
 
     def _holders(self, budget: BudgetReader) -> dict[str, Any]:
-        """Name, state, spent, held, granted and not yet used, and the smallest request that the site refuses."""
+        """Name, state, spent, held, granted and not yet used, whether it may keep that, and the smallest request that
+        the site refuses.
+        """
         holders = sorted(budget.holder_rows, key=lambda row: (-row.limit, row.site_id))
         rows = []
         for row in holders[:ROWS_PER_PAGE]:
             session = self._server.sessions.get(row.site_id)
             state = "gone" if row.given_up else "away" if session is None else session.state
-            room = row.limit - row.spent - row.held
-            rows.append([str(row.site_id.site), state, row.spent, row.held, room, row.refused_from])
+            spent = 0 if budget.rule.rolling is not None else row.spent  # that was handed over
+            room = row.limit - spent - row.held
+            rows.append([str(row.site_id.site), state, spent, row.held, room, row.lent, row.refused_from])
         return {"rows": rows, "all": len(holders)}
 
 
