@@ -4,10 +4,12 @@ from collections.abc import Callable
 from inspect import getsource
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
 
+from countless.agent.intake import Intake
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.distribution import BucketSite, Ranks
 from countless.core.family.rule import CertainSteps
@@ -21,6 +23,7 @@ from countless.core.triggers import GeometricGrowth
 from countless.inprocess.budget import Budget
 from countless.inprocess.windows import TrackedWindows
 from countless.schemes.deterministic import DeterministicEstimator
+from countless.server.http.answers import sums as service_sums
 from countless_lab.tightness import budgets
 from countless_lab.tightness.groups import GROUPS
 from countless_lab.tightness.search import ABOVE, MAX_OPERATIONS, search, shortest
@@ -35,7 +38,7 @@ class Mutant(NamedTuple):
 
     group: str
     rows: str
-    owner: type[Any]
+    owner: type[Any] | ModuleType
     method: str
     old: str
     new: str
@@ -122,6 +125,18 @@ MUTANTS = {
     "forgets closed windows": Mutant(
         "windows", "C65", TrackedWindows, "_close", "self._settled += total.total", "pass", 40
     ),
+    "estimates as bounds of a sum": Mutant(
+        "sums", "C86 sum", service_sums, "summed", "sum(each.lower for", "sum(each.estimate for", 40
+    ),
+    "lists only what is certain": Mutant(
+        "sums", "C86 missing", service_sums, "top_answer", "if each.upper > 0 and each.upper", "if each.lower", 40
+    ),
+    "lists parts of half the share": Mutant(
+        "sums", "C86 listed", service_sums, "top_answer", ">= share * total.lower", ">= share * total.lower / 2", 40
+    ),
+    "rounds sampled lines down": Mutant(
+        "sums", "C44", Intake, "_count", "(series.name, _HALF)", "(series.name, 0)", 40
+    ),
 }
 
 
@@ -170,7 +185,9 @@ def test_every_row_has_a_mutant() -> None:
     assert {row.name for _, row in ROWS} - covered == {"C52"}  # its bound is more than twice of what was found
 
 
-@pytest.mark.parametrize(("group", "scale"), [("counters", 0.2), ("windows", 0.2), ("families", 0.2), ("budgets", 0.2)])
+@pytest.mark.parametrize(
+    ("group", "scale"), [("counters", 0.2), ("windows", 0.2), ("families", 0.2), ("sums", 0.2), ("budgets", 0.2)]
+)
 def test_search_stays_within_every_bound(group: str, scale: float) -> None:
     check(group, scale, seed=1)
 

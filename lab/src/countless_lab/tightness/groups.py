@@ -1,12 +1,13 @@
 """The groups of claims, and how many runs of each a search plays."""
 
-from countless_lab.tightness import budgets, counters, families, windows
+from countless_lab.tightness import budgets, counters, families, sums, windows
 from countless_lab.tightness.search import Found, Group, search
 
 GROUPS: dict[str, tuple[Group, int]] = {  # the runs take some seconds each
     "counters": (counters.GROUP, 1500),
     "windows": (windows.GROUP, 60),
     "families": (families.GROUP, 400),
+    "sums": (sums.GROUP, 300),
     "budgets": (budgets.GROUP, 800),
 }
 
