@@ -36,6 +36,7 @@ SECTIONS = {
     "simulate": Section("simulate", tables=("simulation",)),
     "auto": Section("auto", tables=("auto-streams", "auto-traces")),
     "auto-churn": Section("auto", "churn", ("auto-churn",)),
+    "auto-growing": Section("auto", "growing", ("auto-growing",)),
     "planning": Section("planning", tables=("planning", "planning-even", "planning-first")),
     "skew": Section("skew", tables=("skew", "skew-steps")),
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),

@@ -7,7 +7,7 @@ is made at twenty points in each e-fold of the total.
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import exp
+from math import e, exp
 from pathlib import Path
 
 from countless.randomness import SeededRandom
@@ -26,6 +26,8 @@ LIMIT_EVENTS = 10**8
 SINGLE = ("deterministic", "dithered", "sampled")
 REPLACEMENTS = (0, 50, 500, 5_000)
 CHURN_SITES, CHURN_TOTAL = 200, 100_000
+SCAN_SITES, SCAN_EVENTS = 70_000, (200_000, 700_000, 2_000_000)
+EARLY_MESSAGES = 5_000  # a few more or less are no matter
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 # Messages that the former `auto` of the service sent, with its nine constants: the means of the same five seeds.
 FORMER = {
@@ -47,6 +49,8 @@ class CompetitiveRatio:
     best_at_end: str
     of_exact: float  # the largest ratio to one message for each event
     messages: int  # of `auto`, at the end
+    late: float  # the worst once `auto` has sent `EARLY_MESSAGES`
+    last_efold: tuple[float, float]  # the smallest and the largest while the total grew by the last factor e
 
 
 def competitive_ratio(
@@ -65,15 +69,19 @@ def competitive_ratio(
         for name in names
     }
     arrivals = [number for number, _ in stream().arrivals]
-    ratios, of_exact = [], 0.0
+    ratios, of_exact, late = [], 0.0, 0.0
     for index, point in enumerate(courses["auto"]):
         exact = point.events + 2 * bisect_right(arrivals, point.events)  # a site that joins sends and gets a message
         rivals = [(exact, "exact")] + [(courses[name][index].messages, name) for name in names[1:]]
         best, name = min(rivals)
         ratios.append((point.messages / max(1, best), point.events, name))
         of_exact = max(of_exact, point.messages / exact)
+        if point.messages >= EARLY_MESSAGES:
+            late = max(late, ratios[-1][0])
     at_end, _, best_at_end = ratios[-1]
-    return CompetitiveRatio(*max(ratios), at_end, best_at_end, of_exact, courses["auto"][-1].messages)
+    last = [ratio for ratio, at, _ in ratios if at >= events / e]
+    messages = courses["auto"][-1].messages
+    return CompetitiveRatio(*max(ratios), at_end, best_at_end, of_exact, messages, late, (min(last), max(last)))
 
 
 def streams() -> Iterator[Table]:
@@ -135,6 +143,20 @@ def churn() -> Iterator[Table]:
             rows.append((f"{alpha:.0%}", f"{replacements:,}", *figures))
             print(" ".join(rows[-1]), flush=True)
     yield Table("auto-churn", ("alpha", "sites replaced", "messages of auto", "best", "ratio"), rows)
+
+
+def growing() -> Iterator[Table]:
+    """A scan of addresses: from one site to 70,000, most of which count one event; seed 1."""
+    rows = []
+    for events in SCAN_EVENTS:
+        for alpha in ALPHAS:
+            found = _stream("scan", SCAN_SITES, events, alpha, 1)
+            last = " to ".join(f"{ratio:.2f}" for ratio in found.last_efold)
+            figures = (f"{found.messages:,}", found.best_at_end, f"{found.at_end:.2f}", last, f"{found.late:.2f}")
+            rows.append((f"{events:,}", f"{alpha:.0%}", *figures))
+            print(" ".join(rows[-1]), flush=True)
+    ratios = ("ratio at the end", "in the last e-fold", f"worst after {EARLY_MESSAGES:,} messages")
+    yield Table("auto-growing", ("events", "alpha", "messages of auto", "best at the end", *ratios), rows)
 
 
 def _messages_with_churn(scheme: str, alpha: float, replacements: int) -> int:
