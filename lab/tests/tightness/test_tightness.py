@@ -187,7 +187,7 @@ BUDGET_MUTANTS: dict[str, tuple[str, Callable[..., Budget]]] = {
 def test_search_finds_the_mutant_of_a_budget(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, made = BUDGET_MUTANTS[name]
     monkeypatch.setattr(budgets, "Budget", made)
-    found = {each.row.name for each in search(GROUPS["budgets"][0], 200, 1) if each.broken}
+    found = {each.row.name for each in search(GROUPS["budgets"][0], 400, 1) if each.broken}
     assert found == set(rows.split("|"))
 
 
