@@ -3,6 +3,7 @@
 python -m race                                     all workloads, the losses when a process is killed, and the limits
 python -m race limits                              ways to enforce one limit at many sites, alone
 python -m race kills                               a limit of a web application while things are killed: 6 minutes
+python -m race llm                                 tokens of a key over three proxies of LiteLLM: 8 minutes
 python -m race --write                             and write the tables into the docs and README.md
 python -m race --workload steady --sites 400       one of them, larger
 python -m race --trace FILE --faster 60            recorded traffic (CSV with t,site) instead
@@ -27,6 +28,7 @@ from race.limits.command import LIMIT, SITES, limits, race_limits
 from race.limits.contestants.registry import CONTESTANTS as LIMIT_CONTESTANTS
 from race.limits.play import Result as LimitResult
 from race.limits.workloads import WORKLOADS as LIMIT_WORKLOADS
+from race.llm.command import llm
 from race.options import create, known, terminal
 from race.page import render
 from race.play import Result, run
@@ -110,6 +112,7 @@ def main() -> None:
     app.callback(invoke_without_command=True)(race)
     app.command()(limits)
     app.command()(kills)
+    app.command()(llm)
     try:
         app()
     except CountlessError as error:

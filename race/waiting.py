@@ -6,10 +6,10 @@ from time import monotonic, sleep
 TIMEOUT_S = 60.0
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Poll until the condition is true; TimeoutError after a minute."""
-    deadline = monotonic() + TIMEOUT_S
+def until(condition: Callable[[], bool], what: str, timeout: float = TIMEOUT_S) -> None:
+    """Poll until the condition is true; TimeoutError after `timeout` seconds."""
+    deadline = monotonic() + timeout
     while not condition():
         if monotonic() > deadline:
-            raise TimeoutError(f"waited {TIMEOUT_S:.0f} seconds for {what}")
+            raise TimeoutError(f"waited {timeout:.0f} seconds for {what}")
         sleep(0.005)
