@@ -136,9 +136,9 @@ def _result(
         _minute(mine, limit, prompts, after - before)
         for mine, (before, after) in zip(by_minute, pairwise(messages), strict=True)
     ]
-    calm = [reply for mine in by_minute[:-1] for reply in mine if reply.status == ADMITTED]
+    steady = [reply for mine in by_minute[:-1] for reply in mine if reply.status == ADMITTED]
     return Result(
-        name, limit, measured, sorted(1000 * (each.answered - each.sent - each.call.seconds) for each in calm)
+        name, limit, measured, sorted(1000 * (each.answered - each.sent - each.call.seconds) for each in steady)
     )
 
 

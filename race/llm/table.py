@@ -31,16 +31,16 @@ def _rows(results: Sequence[Result]) -> list[list[str]]:
 
 
 def _row(result: Result) -> list[str]:
-    *calm, killed = result.minutes
-    offered = sum(minute.offered for minute in calm)
-    charged = sum(minute.charged for minute in calm) / len(calm) / result.limit
+    *before, killed = result.minutes
+    offered = sum(minute.offered for minute in before)
+    charged = sum(minute.charged for minute in before) / len(before) / result.limit
     return [
         result.contestant,
-        _range([minute.over for minute in calm]),
-        f"{sum(minute.wrong_refusals for minute in calm):,} of {sum(minute.refused for minute in calm):,}",
+        _range([minute.over for minute in before]),
+        f"{sum(minute.wrong_refusals for minute in before):,} of {sum(minute.refused for minute in before):,}",
         f"{charged:.1%}",
         f"{killed.over:,} / {killed.failed:,} of {killed.offered:,}",
-        f"{sum(minute.messages for minute in calm) / offered:.1f}",
+        f"{sum(minute.messages for minute in before) / offered:.1f}",
         f"{_quantile(result, 0.5):.1f} / {_quantile(result, 0.99):.0f} ms",
     ]
 

@@ -53,8 +53,8 @@ def test_calls_are_those_of_their_seed_and_are_known_by_their_prompts() -> None:
 
 
 def test_table_has_the_calm_minutes_and_the_one_with_a_kill() -> None:
-    calm = [Minute(10, 7, 3, 0, 90, 0, 1, 30), Minute(10, 8, 2, 0, 110, 10, 0, 10)]
+    before = [Minute(10, 7, 3, 0, 90, 0, 1, 30), Minute(10, 8, 2, 0, 110, 10, 0, 10)]
     killed = Minute(10, 9, 0, 1, 150, 50, 0, 5)
-    table = measured([Result("ours", LIMIT, [*calm, killed], [1.0, 2.0, 30.0])])
+    table = measured([Result("ours", LIMIT, [*before, killed], [1.0, 2.0, 30.0])])
     assert table.columns == COLUMNS
     assert table.rows == [["ours", "0 to 10", "1 of 5", "100.0%", "50 / 1 of 10", "2.0", "2.0 / 30 ms"]]
