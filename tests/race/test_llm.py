@@ -52,7 +52,7 @@ def test_calls_are_those_of_their_seed_and_are_known_by_their_prompts() -> None:
     assert next(call.at for call in drawn if call.minute == 1) == PAUSE_S
 
 
-def test_table_has_the_calm_minutes_and_the_one_with_a_kill() -> None:
+def test_table_has_the_minutes_before_the_kill_and_the_one_with_it() -> None:
     before = [Minute(10, 7, 3, 0, 90, 0, 1, 30), Minute(10, 8, 2, 0, 110, 10, 0, 10)]
     killed = Minute(10, 9, 0, 1, 150, 50, 0, 5)
     table = measured([Result("ours", LIMIT, [*before, killed], [1.0, 2.0, 30.0])])
