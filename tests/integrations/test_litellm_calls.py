@@ -137,11 +137,17 @@ async def test_a_call_is_let_through_without_a_budget_if_the_settings_say_so(
     calling = Calling(client, "allowed", money=["no/such"], on_unreachable="allow")
     with caplog.at_level(logging.WARNING):
         identity = await calling.admit()
-    assert "create the rule: countless budget create no/such --limit N" in caplog.text
+    assert "create the rule: countless budget create no/such --limit N --per minute" in caplog.text
     await calling.calls.settle(identity, {Measure.TOKENS: 10})
     assert await calling.has(tokens=990, requests=999)  # the budgets that are known hold
     with pytest.raises(AboveLimit):
         await calling.admit(tokens=1001)
+
+
+async def test_missing_rule_is_named_with_its_kind(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(UnknownBudget):
+        await Calling(client, "unruled", in_flight=["places/{name}"]).admit()
+    assert "create the rule: countless budget create 'places/*' --limit N --kind in_flight" in caplog.text
 
 
 def test_budgets_with_a_field_that_a_call_has_not_are_left_out() -> None:

@@ -20,7 +20,7 @@ from countless.core.budget.hold import Hold
 from countless.errors import BudgetRefused, HoldExpired, InvalidParameter, UnknownBudget
 from countless.integrations.litellm.settings import Measure, Settings
 from countless.limiting.limit import ABOVE_LIMIT, INVALID, PROBLEMS, reason_of
-from countless.wire.keys import rule_of_fields
+from countless.wire.keys import rule_of_fields, templates_of
 
 GRACE_S = 30.0  # after an answer was sent, for its usage to arrive
 REFUSED, OVER, UNCHARGED = "limited_requests", "llm_above_reserve", "llm_not_charged"  # counters
@@ -68,7 +68,12 @@ class Calls:
         self._client = client
         self._calls: dict[str, Call] = {}
         self._log = SparseLog()
-        for rule in (rule_of_fields(template) for measure in Measure for template in settings.templates(measure)):
+        self._rules: dict[str, str] = {}  # and the options of the commands that create them
+        for measure, template in ((measure, each) for measure in Measure for each in settings.templates(measure)):
+            rule = rule_of_fields(template)
+            self._rules[rule] = (
+                "--limit N --kind in_flight" if measure is Measure.IN_FLIGHT else "--limit N --per minute"
+            )
             if client is None:
                 expect_by_default(rule)
             else:
@@ -121,7 +126,8 @@ class Calls:
         self.client().counter(REFUSED).labels(policy="litellm", reason=reason, mode=mode).inc()
         create = ""
         if isinstance(problem, UnknownBudget):
-            create = f"; create the rule: {command_for(problem.budget)}"
+            rule = next(each for each in (problem.budget, *templates_of(problem.budget)) if each in self._rules)
+            create = f"; create the rule: {command_for(rule, self._rules[rule])}"
         level = logging.INFO if reason == Reason.EXHAUSTED else logging.WARNING
         self._log.log(level, "call not admitted: mode=%s reason=%s problem=%s%s", mode, reason, problem, create)
         if not passes:
