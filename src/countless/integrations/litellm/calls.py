@@ -69,15 +69,14 @@ class Calls:
         self._calls: dict[str, Call] = {}
         self._log = SparseLog()
         self._rules: dict[str, str] = {}  # and the options of the commands that create them
-        for measure, template in ((measure, each) for measure in Measure for each in settings.templates(measure)):
-            rule = rule_of_fields(template)
-            self._rules[rule] = (
-                "--limit N --kind in_flight" if measure is Measure.IN_FLIGHT else "--limit N --per minute"
-            )
-            if client is None:
-                expect_by_default(rule)
-            else:
-                client.expect(rule)
+        for measure in Measure:
+            kind = "kind in_flight" if measure is Measure.IN_FLIGHT else "per minute"
+            for rule in map(rule_of_fields, settings.templates(measure)):
+                self._rules[rule] = f"--limit N --{kind}"
+                if client is None:
+                    expect_by_default(rule)
+                else:
+                    client.expect(rule)
 
     def __len__(self) -> int:
         return len(self._calls)
