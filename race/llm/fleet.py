@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from re import findall
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from urllib.request import urlopen
 
 from countless.client.api import ApiClient
@@ -16,7 +16,7 @@ from countless.errors import InvalidParameter
 from race.contestants.base import Case
 from race.contestants.coordinator import CoordinatorBackend
 from race.contestants.redis import RedisServer
-from race.limits.contestants.base import NoServer
+from race.limits.contestants.base import NoServer, Server
 from race.limits.contestants.ours import coordinator
 from race.llm.model import MODEL
 from race.waiting import until
@@ -29,7 +29,8 @@ CONFIG = """
 model_list:
   - model_name: {model}
     litellm_params: {{model: openai/{model}, api_base: "http://127.0.0.1:{port}/v1", api_key: none}}
-litellm_settings: {{num_retries: 0{callbacks}}}
+litellm_settings:
+  num_retries: 0{callbacks}
 general_settings:
   master_key: sk-0123456789abcdef0123456789abcdef
   custom_auth: keys.check{settings}
@@ -40,16 +41,10 @@ from litellm.proxy._types import UserAPIKeyAuth
 async def check(request, api_key):
     return UserAPIKeyAuth(api_key=api_key, tpm_limit={limit})
 """
-OURS = """, callbacks: countless.integrations.litellm.limits}
-callback_settings: {countless: {tokens: ["keys/{key}"]}"""
-
-
-class Server(Protocol):
-    address: str
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def close(self) -> None: ...
+OURS = """
+  callbacks: countless.integrations.litellm.limits
+callback_settings:
+  countless: {tokens: ["keys/{key}"]}"""
 
 
 class Setting(NamedTuple):
