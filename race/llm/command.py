@@ -15,7 +15,7 @@ from race.options import create, terminal
 from tools.tables import publish
 
 LIMIT = 100_000
-MINUTES = 6
+MINUTES = 5
 
 
 def llm(
