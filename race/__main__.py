@@ -3,7 +3,7 @@
 python -m race                                     all workloads, the losses when a process is killed, and the limits
 python -m race limits                              ways to enforce one limit at many sites, alone
 python -m race kills                               a limit of a web application while things are killed: 6 minutes
-python -m race llm                                 tokens of a key over three proxies of LiteLLM: 8 minutes
+python -m race llm                                 tokens of a key over three proxies of LiteLLM: 6 minutes
 python -m race --write                             and write the tables into the docs and README.md
 python -m race --workload steady --sites 400       one of them, larger
 python -m race --trace FILE --faster 60            recorded traffic (CSV with t,site) instead

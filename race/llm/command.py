@@ -15,7 +15,7 @@ from race.options import create, terminal
 from tools.tables import publish
 
 LIMIT = 100_000
-MINUTES = 5
+MINUTES = 4
 
 
 def llm(
