@@ -14,7 +14,7 @@ from race.llm.table import measured, results_table
 from race.options import create, terminal
 from tools.tables import publish
 
-LIMIT = 100_000
+LIMIT = 40_000
 MINUTES = 4
 
 
