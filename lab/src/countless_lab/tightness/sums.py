@@ -1,4 +1,4 @@
-"""What the service and the agent add up: the parts of a counter, and sampled lines of StatsD."""
+"""Sums of the service and the agent: the parts of a counter, and sampled lines of StatsD."""
 
 from collections import Counter
 from dataclasses import dataclass
