@@ -37,7 +37,7 @@ VIOLATIONS: dict[str, tuple[list[bytes | str], str]] = {
     "sync without hello": ([frame(Sync(1))], NO_HELLO),
     "empty bytes": ([b""], "not a frame"),
     "frame without items": ([b"\x90"], NO_HELLO),
-    "other protocol version": ([frame(Hello(9, "evil", 1))], "this coordinator has 3"),
+    "other protocol version": ([frame(Hello(9, "evil", 1))], f"this coordinator has {VERSION}"),
     "second hello": ([HELLO, HELLO], "a second hello"),
     "report without join": ([HELLO, frame(Report("hits", 0, 5, 1))], NOT_JOINED),
     "leave without join": ([HELLO, frame(Leave("never", 0, 5))], NOT_JOINED),
