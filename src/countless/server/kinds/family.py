@@ -106,11 +106,7 @@ class FamilyReader(Watched):
         return self.spec.accuracy
 
     def series_name(self, label: str) -> str:
-        """A label of a family is what follows its name in that of a series; events without labels have the name.
-
-        >>> TrackedFamily(Key("family", "requests"), FamilyRule("labels", 0.01)).series_name('{tenant="acme"}')
-        'requests{tenant="acme"}'
-        """
+        """The name of a label's series. Events without labels have the family's name."""
         return series_of_label(self.name, label)
 
     def label_of(self, series: str) -> str:
