@@ -2,6 +2,7 @@
 
 python -m race                                     all workloads, the losses when a process is killed, and the limits
 python -m race limits                              ways to enforce one limit at many sites, alone
+python -m race scarce                              50 requests at once for units that another replica holds
 python -m race kills                               a limit of a web application while things are killed: 6 minutes
 python -m race llm                                 tokens of a key over three proxies of LiteLLM: 6 minutes
 python -m race --write                             and write the tables into the docs and README.md
@@ -32,6 +33,7 @@ from race.llm.command import llm
 from race.options import create, known, terminal
 from race.page import render
 from race.play import Result, run
+from race.scarce import scarce
 from race.table import losses_table, measured, results_table
 from race.workloads import WORKLOADS, Workload, recorded
 from tools.tables import publish
@@ -113,6 +115,7 @@ def main() -> None:
     app.command()(limits)
     app.command()(kills)
     app.command()(llm)
+    app.command()(scarce)
     try:
         app()
     except CountlessError as error:
