@@ -42,7 +42,9 @@ SECTIONS = {
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),
     "windows-default": Section("windows", "by_default", ("windows-default",)),
     "windows-quiet": Section("windows", "quiet", ("windows-quiet",)),
-    "budgets": Section("budgets", tables=("budgets", "budgets-games", "budgets-overload", "budgets-waits")),
+    "budgets": Section(
+        "budgets", tables=("budgets", "budgets-games", "budgets-server", "budgets-overload", "budgets-waits")
+    ),
     "families": Section(
         "families",
         tables=(

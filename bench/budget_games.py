@@ -1,7 +1,8 @@
 """Budgets against a server that decides each request: messages in games of holds and windows, and waits on a network.
 
 A server needs two messages for a request, and one for a settlement. `furthest` is how near the worst site came to
-Theorem 11 of design/proofs/budgets.md, which allows four messages for a request and one for a settlement.
+Theorem 11 of design/proofs/budgets.md, which allows four messages for a request and one for a settlement. The waits of
+the former design, with rounds, are those of its last version.
 """
 
 from collections import Counter, deque
@@ -166,6 +167,13 @@ GAMES: tuple[tuple[str, Callable[[Game], None], tuple[float, ...]], ...] = (
     ("see-saw", see_saw, (0,)),
 )
 LOADS = (0.5, 0.9, 2.0)
+COMPARED = {  # a game and its slack, in the words of docs/understand/comparison.md
+    ("round robin", "1%"): "requests in turn",
+    ("rush of holds", "0%"): "reservations, twice the limit",
+    ("hoarders", "0%"): "some reserve half of what is left",
+    ("see-saw", "0%"): "one reserves all, in turn",
+    ("rolling, holds, load 2.0", "1%"): "rolling minute, reservations",
+}
 COLUMNS = ("game", "slack", "sites", "server", "messages a request", "of a server", "furthest")
 
 
@@ -176,8 +184,14 @@ def _played(name: str, slack: float, game: Game, play: Callable[[Game], None]) -
     return row
 
 
+def _beside_a_server(rows: list[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Messages a request and those of a server, for each number of sites."""
+    for game, words in COMPARED.items():
+        yield words, *(f"{ours}/{server}" for name, slack, _, server, ours, *_ in rows if (name, slack) == game)
+
+
 def main() -> Iterator[Table]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, play, slacks in GAMES:
         for slack in slacks:
             rows += [_played(name, slack, Game(sites, UNITS_A_SITE * sites, slack), play) for sites in FLEETS]
@@ -189,6 +203,7 @@ def main() -> Iterator[Table]:
         game = Game(sites, round(ROLLING_STEPS / WINDOWS / 2), 0.01, rolling=True)
         rows.append(_played("rolling, holds, load 2.0", 0.01, game, lambda game: windows(game, holds=True)))
     yield Table("budgets-games", COLUMNS, rows)
+    yield Table("budgets-server", ("", *(f"{sites:,}" for sites in FLEETS)), list(_beside_a_server(rows)))
     yield Table("budgets-waits", WAIT_COLUMNS, list(wait_rows()))
     exhausted = []
     for sites, limit in ((3, 1_000), (100, 100_000)):
@@ -200,13 +215,16 @@ def main() -> Iterator[Table]:
 
 # Waits: sites that send and receive with delays, and keep the order of messages
 
-WAIT_COLUMNS = ("sites", "limit", "requests a site and round trip", "delays", "p50", "p99", "messages", "server")
-WAITS = (
-    (10, 30, 0.4, "exponential"),
-    (50, 150, 0.2, "fixed"),
-    (50, 150, 0.2, "exponential"),
-    (50, 2_000, 0.4, "exponential"),
-    (10, 30, 4.0, "exponential"),
+WAIT_COLUMNS = (
+    *("sites", "limit", "requests a site and round trip", "delays"),
+    *("p50 (before)", "p99 (before)", "messages (before)", "server"),
+)
+WAITS = (  # and, of the former design, p50 and p99 in one-way delays, and messages a request
+    (10, 30, 0.4, "exponential", (9.8, 91, 4.35)),
+    (50, 150, 0.2, "fixed", (6.7, 163, 77)),
+    (50, 150, 0.2, "exponential", (396, 1_118, 6.8)),
+    (50, 2_000, 0.4, "exponential", (5.3, 344, 2.88)),
+    (10, 30, 4.0, "exponential", (203, 507, 2.07)),
 )
 HELD_FOR = 10.0  # one-way delays, in the mean
 
@@ -295,11 +313,17 @@ class Network:
 
 
 def wait_rows(requests: int = 5_000) -> Iterator[tuple[str, ...]]:
-    for sites, limit, rate, delays in WAITS:
+    for sites, limit, rate, delays, before in WAITS:
         network = Network(sites, limit, rate, delays)
         network.run(requests)
         waits = sorted(network.waits)
         assert len(waits) == requests
-        p50, p99 = waits[requests // 2], waits[requests * 99 // 100]
-        each, server = network.messages / requests, 2 + network.settlements / requests
-        yield f"{sites}", f"{limit:,}", f"{rate}", delays, f"{p50:.1f}", f"{p99:.0f}", f"{each:.2f}", f"{server:.2f}"
+        p50, p99, server = waits[requests // 2], waits[requests * 99 // 100], 2 + network.settlements / requests
+        measured = (p50 / 2, before[0] / 2), (p99 / 2, before[1] / 2), (network.messages / requests, before[2])
+        texts = (
+            f"{ours:.{digits}f} ({former:,.{digits}f})"
+            for digits, (ours, former) in zip((1, 1, 2), measured, strict=True)
+        )
+        row = f"{sites}", f"{limit:,}", f"{rate}", delays, *texts, f"{server:.2f}"
+        print(" ".join(row), flush=True)
+        yield row

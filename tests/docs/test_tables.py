@@ -14,7 +14,7 @@ from tools.tables import Table, blocks, write
 ROOT = Path(__file__).parents[2]
 RACE = {"race-steady", "race-bursty", "race-idle", "race-feedback", "race-counters", "race-killed", "race-summary"}
 RACE |= {"race-llm"}
-LIMITS = {"limits-summary", *(f"limits-{sites}" for sites in SITES)}
+LIMITS = {"limits-summary", "limits-scarce", *(f"limits-{sites}" for sites in SITES)}
 LIMITS |= {f"limits-{name}-{sites}" for name in WORKLOADS for sites in SITES}
 
 
