@@ -65,6 +65,18 @@ def test_bar_fills_with_what_is_spent_and_granted_until_requests_are_refused(tab
     expect(page.get_by_text("There is no budget acme/tokens")).to_be_visible()
 
 
+def test_page_shows_which_sites_are_lent_room_and_which_ask_each_time(tab: Window, server: Server) -> None:
+    create(server, "acme/tokens", 1000)
+    tab.page.goto(f"{server.url}/#/budget/acme%2Ftokens")
+    with countless.connect(server.url, site="web-1") as one, countless.connect(server.url, site="web-2") as two:
+        assert one.budget("acme/tokens").take(wait=TIMEOUT_S)
+        expect(tab.page.get_by_role("row", name="web-1").locator(".lent")).to_have_text("lent")
+        assert two.budget("acme/tokens").take(950, wait=TIMEOUT_S)  # so web-1 returns its room
+        for site in ("web-1", "web-2"):
+            expect(tab.page.get_by_role("row", name=site).locator(".lent")).to_have_text("asks each time")
+        tab.screenshot("budget-lent")
+
+
 def test_leaked_units_of_a_killed_site_are_shown(tab: Window, server: Server) -> None:
     create(server, "acme/tokens", 400)
     with python(LOST, server.url) as process:

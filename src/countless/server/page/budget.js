@@ -90,7 +90,7 @@ function legendList() {
 
 function holderTable() {
   const body = element("tbody"), rows = [], note = element("p", { class: "note" });
-  const head = ["Site", "State", "Spent", "Held", "Granted, unused", "Lent", "Refuses"].map((text, index) =>
+  const head = ["Site", "State", "Spent", "Held", "Granted, not reported", "Room", "Refuses"].map((text, index) =>
     element("th", { scope: "col", class: index > 1 ? "number" : "" }, text));
   const table = element("table", { class: "holders" }, element("caption", { class: "visually-hidden" }, "Sites that hold a part"),
     element("thead", {}, element("tr", {}, ...head)), body);
@@ -122,7 +122,7 @@ function holderRow(body) {
       setAttribute(node, "data-state", is);
       setText(state, SITES[is]);
       [spent, held, room].forEach((number, index) => setText(cells[index], count(number)));
-      setText(lent, keeps ? "lent" : "");
+      setText(lent, keeps ? "lent" : is === "gone" ? "" : "asks each time");
       setText(refuses, refusesFrom === null ? "" : `${count(refusesFrom)} or more`);
     },
   };

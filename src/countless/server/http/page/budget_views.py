@@ -116,8 +116,8 @@ class OperatorBudgetView(BudgetView):
             yield "holders", self._holders(budget)
 
     def _holders(self, budget: BudgetReader) -> dict[str, Any]:
-        """Name, state, spent, held, granted and not yet used, whether it may keep that, and the smallest request that
-        the site refuses.
+        """Name, state, spent, held, granted and reported as neither, whether it may keep that, and the smallest request
+        that the site refuses.
         """
         holders = sorted(budget.holder_rows, key=lambda row: (-row.limit, row.site_id))
         rows = []
