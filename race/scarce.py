@@ -17,8 +17,8 @@ from typing import Annotated, NamedTuple
 import redis
 import typer
 from limits import RateLimitItemPerYear
+from limits.aio.storage import RedisStorage
 from limits.aio.strategies import FixedWindowRateLimiter
-from limits.storage import storage_from_string
 
 import countless
 from countless.asgi import LimitRequests
@@ -65,7 +65,7 @@ async def _hello(scope: Scope, receive: Receive, send: Send) -> None:
 @asynccontextmanager
 async def _library(address: str, name: str, units: int, holds: int) -> AsyncIterator[Replica]:
     """Middleware as one writes it with `limits`."""
-    storage = storage_from_string(f"async+redis://127.0.0.1:{address}", implementation="redispy")
+    storage = RedisStorage(f"async+redis://127.0.0.1:{address}", implementation="redispy")
     limiter, item = FixedWindowRateLimiter(storage), RateLimitItemPerYear(units * holds)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,6 +76,7 @@ async def _library(address: str, name: str, units: int, holds: int) -> AsyncIter
         (key,) = other.keys(f"*{name}*")
         # The library counts refused requests, too.
         yield Replica(app, lambda: other.set(key, units * (holds - 1), keepttl=True))
+    await storage.bridge.get_connection().aclose()  # type: ignore[attr-defined]
 
 
 @asynccontextmanager
