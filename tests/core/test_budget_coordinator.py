@@ -124,6 +124,18 @@ def test_lowered_limit_is_in_force_once_rooms_are_back() -> None:
     assert coordinator.usage == (20, 15, 15, 0, BudgetState.OPEN)
 
 
+def test_site_that_was_away_when_the_limit_was_lowered_is_recalled_when_it_comes_back() -> None:
+    coordinator = BudgetCoordinator(B, 100, slack=0)
+    coordinator.receive(X, ask(1, 1))
+    after_restart = BudgetCoordinator(B, 100, slack=0, saved_state=coordinator.saved_state)
+    coordinator.mark_unreachable(X)
+    after_restart.recover()
+    for each in (coordinator, after_restart):
+        assert each.set_limit(20) == []
+        back = ask(2, number=1, granted=28, spent=1, keep=True)
+        assert each.join(X, back) == [(X, quota(2, 28, reply=True))]
+
+
 def test_request_larger_than_what_is_left_does_not_exhaust_the_budget() -> None:
     coordinator = BudgetCoordinator(B, 10, slack=0.1)
     assert coordinator.receive(X, ask(1, 11)) == [(X, quota(1, 0, refuse_from=11))]

@@ -24,6 +24,8 @@ CASES = {
     "timed out": CASE._replace(timeouts=1),
     "raised": CASE._replace(limits=(5,), losses=1),
     "lowered": CASE._replace(limits=(1, 4)),
+    "lowered, timed out": Case(limit=12, requests=2, limits=(2,), timeouts=1),
+    "lowered, killed": Case(limit=12, requests=2, limits=(2,), kills=1),
     "reset": CASE._replace(resets=1),
     "deleted": CASE._replace(deletions=1),
     "early": CASE._replace(limit=12, requests=4, early_percent=50),

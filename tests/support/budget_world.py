@@ -491,6 +491,8 @@ class World:
         coordinator = self.coordinator
         if coordinator.recalling or coordinator.resetting:
             raise Broken(f"the coordinator waits for an answer, and no message is on its way: {coordinator}")
+        if coordinator.free < 0 and any(site.room and not self.ended[number] for number, site in enumerate(self.sites)):
+            raise Broken(f"sites keep room of a limit that was lowered: {coordinator}")
         left = self.left_units()
         slack = coordinator._slack_units
         for number, site in enumerate(self.sites):

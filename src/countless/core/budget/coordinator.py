@@ -350,8 +350,7 @@ class BudgetCoordinator:
         self.limit = limit
         self._slack_units = slack_units(self.slack, limit)
         self._share_holders = 0
-        outbox = self._recall() if self.free < 0 and not (self._awaited or self.restoring) else []
-        return outbox + self._proceed()
+        return self._proceed()
 
     def reset(self) -> Outbox:
         """Let sites spend the whole limit again.
@@ -375,7 +374,10 @@ class BudgetCoordinator:
     # The requests in line
 
     def _proceed(self) -> Outbox:
-        """Answer the requests that wait, unless a site is awaited; then tell sites that refuse too much."""
+        """Answer the requests that wait, unless a site is awaited; then tell sites that refuse too much.
+
+        While more is granted than the limit, no site keeps room that it does not use.
+        """
         outbox: Outbox = []
         if self.restoring:
             return outbox
@@ -383,6 +385,8 @@ class BudgetCoordinator:
             self.resetting = False
             self.forgiven = max(self.forgiven, self.gone + self._holders.spent)  # less is known after a restart
             self._share_holders = 0
+        if self.free < 0 < self._holders.room and not self._awaited:  # for a lowered limit, whoever comes back later
+            outbox += self._recall()
         while self._waiting and not self._awaited:
             site_id = next(iter(self._waiting))
             holder, possible = self._holders[site_id], self.possible
