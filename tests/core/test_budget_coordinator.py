@@ -5,7 +5,7 @@ import pytest
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.budget.site import BudgetSite, Verdict
-from countless.core.budget.state import BudgetState, PersistentState, SavedSite
+from countless.core.budget.state import BudgetState, PersistentBudget, SavedSite
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 
@@ -182,7 +182,7 @@ def test_forgotten_site_stays_charged_with_its_limit_if_it_was_given_up() -> Non
     coordinator.leave(Y, 1)
     coordinator.forget(Y)
     assert coordinator.usage == (10, 2, 5, 3, BudgetState.OPEN)
-    assert coordinator.saved_state == PersistentState(10, gone=2, lost=3)
+    assert coordinator.saved_state == PersistentBudget(10, gone=2, lost=3)
     assert BudgetCoordinator(B, 1, saved_state=coordinator.saved_state).usage == coordinator.usage
 
 

@@ -12,7 +12,7 @@ import pytest
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.holders import Holder
 from countless.core.budget.messages import Ask, Outbox
-from countless.core.budget.state import PersistentState
+from countless.core.budget.state import PersistentBudget
 from countless.core.messages import SiteId
 from support.budget_world import IDS, Action, Broken, Case, Key, World, search
 
@@ -24,7 +24,7 @@ class RestoredWorld(World):
 
     def __init__(self, case: Case, coordinator: type[BudgetCoordinator] = BudgetCoordinator) -> None:
         super().__init__(case, coordinator)
-        self.copy: PersistentState | None = None
+        self.copy: PersistentBudget | None = None
         self.restored = False
 
     def freeze(self) -> Key:

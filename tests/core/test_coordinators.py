@@ -7,7 +7,7 @@ import pytest
 from countless.core.budget import state as budget
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Quota
-from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.coordinator import Coordinator, PersistentCounter
 from countless.core.family import messages as family
 from countless.core.family.coordinator import FamilyCoordinator
 from countless.core.family.messages import DownMessage as FamilyDown
@@ -41,7 +41,7 @@ def counter() -> Case:
         SeededRandom(1),
         alpha=0.1,
         delta=0.1,
-        saved_state=PersistentState(ROUND, 100, 0, ((A, 60), (B, 40))),
+        saved_state=PersistentCounter(ROUND, 100, 0, ((A, 60), (B, 40))),
     )
     return Case(machine, Snapshot("hits", ROUND + 1, 60), Report("hits", 99, 61, 1))
 
@@ -56,7 +56,7 @@ def labels() -> Case:
 
 def units() -> Case:
     sites = tuple((each, budget.SavedSite(40, spent=10, since=1)) for each in (A, B))
-    saved = budget.PersistentState(100, sites=sites)
+    saved = budget.PersistentBudget(100, sites=sites)
     machine: Machine[Ask, Quota] = BudgetCoordinator(BudgetId("tokens"), 100, saved_state=saved)
     answered = Ask(BudgetId("tokens"), 1, 1, 1, 40, 30, 10, 0)
     return Case(machine, answered, answered._replace(since=99))

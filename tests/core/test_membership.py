@@ -3,7 +3,7 @@
 import pytest
 
 from countless.core.answer import State
-from countless.core.coordinator import PersistentState
+from countless.core.coordinator import PersistentCounter
 from countless.core.messages import SetTrigger, SiteId, StartRound
 from countless.errors import PlanError
 from countless.schemes.exact import Exact
@@ -226,7 +226,7 @@ class TestRestart:
         assert (third.round, third.known_total) == (4, 75 + 30 + 20)
 
     def test_published_estimate_does_not_fall_after_a_restart_and_readers_see_what_is_known(self) -> None:
-        saved_state = PersistentState(round=3, published=500, departed=0, known=((A, 10),))
+        saved_state = PersistentCounter(round=3, published=500, departed=0, known=((A, 10),))
         made = coordinator(Exact(), saved_state=saved_state)
         made.recover()
         made.receive(A, snapshot(480, round=4))
@@ -234,7 +234,7 @@ class TestRestart:
 
     def test_recovery_plans_again_if_the_known_total_is_below_the_planned(self) -> None:
         """The published estimate stands for 1,000 or more, but 410 are known: the step must fit 410."""
-        saved_state = PersistentState(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
+        saved_state = PersistentCounter(round=3, published=1100, departed=0, known=((A, 400), (B, 10)))
         made = coordinator(Plain("blocks", start=100), saved_state=saved_state)
         assert requested(made.recover()) == ["a", "b"]
         made.receive(A, snapshot(400, round=4))
@@ -244,6 +244,6 @@ class TestRestart:
         assert (made.answer.state, made.debug_state().planned_total, made.published) == (State.DEGRADED, 410, 1100)
 
     def test_restart_without_sites_keeps_the_departed_count(self) -> None:
-        made = coordinator(Exact(), saved_state=PersistentState(2, 9, 9, ()))
+        made = coordinator(Exact(), saved_state=PersistentCounter(2, 9, 9, ()))
         assert made.recover() == []
         assert (made.answer.estimate, made.answer.state) == (9, State.EXACT)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from countless.core.coordinator import PersistentState
+from countless.core.coordinator import PersistentCounter
 from countless.core.messages import SiteId
 from countless.planning.failure_budget import round_eta
 from countless.randomness import SeededRandom
@@ -29,7 +29,7 @@ class RestoredWorld(HeldWorld):
             self.add(connected[rng.randbelow(len(connected))])
             self.deliver_all()
 
-    def restore(self, copy: PersistentState) -> None:
+    def restore(self, copy: PersistentCounter) -> None:
         """All connections are lost, and no site is connected again yet."""
         self.wire.clear()
         self.scheme.active = []
@@ -62,7 +62,7 @@ class RestoredWorld(HeldWorld):
         return sum(round_eta(DELTA, round) for round in self.active)
 
 
-def three_sites(copy_with: int) -> tuple[RestoredWorld, PersistentState]:
+def three_sites(copy_with: int) -> tuple[RestoredWorld, PersistentCounter]:
     """And a copy made when so many of them had joined and another had left, several rounds ago."""
     world = RestoredWorld()
     for number in (*range(copy_with), 3):
@@ -147,7 +147,7 @@ def test_random_runs_spend_each_share_once_unless_no_site_that_knew_was_there(pa
 def random_run(seed: int) -> tuple[RestoredWorld, int, float]:
     """The world, what is known at the end, and how often delta may have been spent beyond once."""
     rng = SeededRandom(seed)
-    world, copies, extra, joined = RestoredWorld(seed), [PersistentState(0, 0, 0, ())], 0.0, 0
+    world, copies, extra, joined = RestoredWorld(seed), [PersistentCounter(0, 0, 0, ())], 0.0, 0
     named = 0  # the highest round that a site has named to this coordinator
     lost: dict[SiteId, int] = {}  # the rounds that sites were in when it started
     for _ in range(30):

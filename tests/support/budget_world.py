@@ -25,7 +25,7 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.holders import Holder, Holders
 from countless.core.budget.messages import Ask, BudgetId, Outbox, Quota
 from countless.core.budget.site import BudgetSite, Verdict
-from countless.core.budget.state import PersistentState
+from countless.core.budget.state import PersistentBudget
 from countless.core.messages import SiteId
 from countless.errors import CountlessError
 
@@ -108,7 +108,7 @@ class World:
         self.spent_at_reset: tuple[int, ...] = ()  # by each site, when it began
         self.recalls: tuple[int, int, int] = (-1, 0, 0)  # of the site that is first in line: its Ask, and how many
 
-    def new_coordinator(self, saved: PersistentState | None = None) -> BudgetCoordinator:
+    def new_coordinator(self, saved: PersistentBudget | None = None) -> BudgetCoordinator:
         return self.coordinator_class(BUDGET, self.case.limit, slack=self.case.slack, saved_state=saved)
 
     def new_site(self, seq: int = 0, since: int = 0) -> BudgetSite:

@@ -21,7 +21,7 @@ from countless.core.budget.messages import Ask, BudgetId, Outbox, Quota
 from countless.core.budget.rolling import Returns
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
-from countless.core.budget.state import PersistentState
+from countless.core.budget.state import PersistentBudget
 from countless.core.messages import SiteId
 from countless.wire.budget_rule import rule_item
 from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck
@@ -107,7 +107,7 @@ class Coordinator:
         self.core = self._new(None)
         self.returns = Returns(rule.rolling or 1.0)
 
-    def _new(self, saved: PersistentState | None) -> BudgetCoordinator:
+    def _new(self, saved: PersistentBudget | None) -> BudgetCoordinator:
         rolling = self.rule.rolling is not None
         return BudgetCoordinator(
             BudgetId(self.name), self.rule.limit, slack=self.rule.slack, rolling=rolling, saved_state=saved

@@ -1,7 +1,7 @@
 """Coordinators in states that many tests start from: sites a, b, c, and every message by hand."""
 
 from countless.core.answer import State
-from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.coordinator import Coordinator, PersistentCounter
 from countless.core.messages import SetTrigger, SiteId
 from countless.randomness import SeededRandom
 from countless.schemes.deterministic import Deterministic
@@ -13,7 +13,7 @@ A, B, C, D = (SiteId(name) for name in "abcd")
 
 
 def coordinator(
-    scheme: Plain | Exact | Deterministic, *fleet: SiteId, saved_state: PersistentState | None = None
+    scheme: Plain | Exact | Deterministic, *fleet: SiteId, saved_state: PersistentCounter | None = None
 ) -> Coordinator:
     return Coordinator(COUNTER, scheme, SeededRandom(1), alpha=0.1, delta=0.1, fleet=fleet, saved_state=saved_state)
 

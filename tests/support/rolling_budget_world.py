@@ -10,7 +10,7 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Outbox
 from countless.core.budget.rolling import Returns, RollingSite
 from countless.core.budget.site import BudgetSite
-from countless.core.budget.state import PersistentState
+from countless.core.budget.state import PersistentBudget
 from support.budget_world import BUDGET, IDS, Action, Broken, Case, World
 
 WINDOW_S = 20.0
@@ -31,7 +31,7 @@ class RollingWorld(World):
         super().__init__(case, coordinator, site)
         self.save()
 
-    def new_coordinator(self, saved: PersistentState | None = None) -> BudgetCoordinator:
+    def new_coordinator(self, saved: PersistentBudget | None = None) -> BudgetCoordinator:
         return self.coordinator_class(BUDGET, self.case.limit, slack=self.case.slack, rolling=True, saved_state=saved)
 
     def new_site(self, seq: int = 0, since: int = 0) -> BudgetSite:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 
-from countless.core.coordinator import PersistentState
+from countless.core.coordinator import PersistentCounter
 from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId
 from countless.server.kinds.budget_periods import SavedBudget
@@ -40,7 +40,7 @@ def counter_changes(
     return Changes({key_of(COUNTER, name): counter_rows(config, fields, counts)})
 
 
-def load_counters(store: StateStore) -> dict[str, tuple[Config, PersistentState]]:
+def load_counters(store: StateStore) -> dict[str, tuple[Config, PersistentCounter]]:
     """And windows that are open."""
     return {
         str(key): (value_of(key, rows, "spec", Config), SavedCounter.of(key, rows).state)

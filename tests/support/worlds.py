@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.coordinator import Coordinator, PersistentCounter
 from countless.core.estimator import Scheme
 from countless.core.messages import (
     DownMessage,
@@ -85,7 +85,7 @@ class HeldWorld:
             self._create(site_id, self.coordinator.trigger_of(site_id))
 
     def _start_coordinator(
-        self, fleet: tuple[SiteId, ...] = (), saved_state: PersistentState | None = None
+        self, fleet: tuple[SiteId, ...] = (), saved_state: PersistentCounter | None = None
     ) -> Coordinator:
         rng = self._rng.spawn("coordinator")
         return Coordinator(
@@ -129,7 +129,7 @@ class HeldWorld:
         self.wire += self.coordinator.join(site_id, site.snapshot())
         self._send(site_id, site.resend())
 
-    def restart(self, saved_state: PersistentState | None = None) -> None:
+    def restart(self, saved_state: PersistentCounter | None = None) -> None:
         """Another coordinator starts from the saved state, or from an older copy of it."""
         self.coordinator = self._start_coordinator(saved_state=saved_state or self.coordinator.saved_state)
         self.wire += self.coordinator.recover()

@@ -23,7 +23,7 @@ from countless.core.triggers import Trigger
 from countless.errors import ProtocolError
 
 
-class PersistentState(NamedTuple):
+class PersistentCounter(NamedTuple):
     """All that must survive a restart. The owner saves it before it sends what an input returned."""
 
     round: int
@@ -64,10 +64,10 @@ class Coordinator:
         floor: int = 0,
         expected_sites: int = 0,
         fleet: Iterable[SiteId] = (),
-        saved_state: PersistentState | None = None,
+        saved_state: PersistentCounter | None = None,
     ) -> None:
         self.counter = counter
-        saved = saved_state or PersistentState(0, 0, 0, ())
+        saved = saved_state or PersistentCounter(0, 0, 0, ())
         self._ledger = Ledger(saved.departed)
         for site_id in fleet:
             self._ledger.add(site_id, 0)
@@ -150,10 +150,10 @@ class Coordinator:
         return self._ledger.known_total
 
     @property
-    def saved_state(self) -> PersistentState:
+    def saved_state(self) -> PersistentCounter:
         present = [entry for entry in self._ledger.values() if entry.presence is not DEPARTED]
         known = tuple((entry.site_id, entry.reported) for entry in present)
-        return PersistentState(self.round, self.published, self.departed, known)
+        return PersistentCounter(self.round, self.published, self.departed, known)
 
     @property
     def departed(self) -> int:

@@ -11,7 +11,7 @@ from nats.js import JetStreamContext
 
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.state import SavedSite
-from countless.core.coordinator import PersistentState
+from countless.core.coordinator import PersistentCounter
 from countless.core.messages import SiteId
 from countless.server.cluster import log_store
 from countless.server.cluster.broker import LOG_STREAM, open_log
@@ -76,8 +76,8 @@ async def test_saves_are_read_by_the_next_owner(jetstream: JetStreamContext) -> 
     await save(one, changes)
     await save(await take_over(jetstream, "elsewhere", shard=1), new_counter(1))
     two = await take_over(jetstream, "two")
-    saved_state = PersistentState(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
-    expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentState(1, 12.5, 0, ()))}
+    saved_state = PersistentCounter(7, 2**80, 2**70, ((WEB, 2**90 + 1),))
+    expected = {"hits": (CONFIG, saved_state), "other": (Config(), PersistentCounter(1, 12.5, 0, ()))}
     assert load_counters(two) == load_counters(one) == expected
     assert two.tombstones(OLD) == [count(OLD, 5)]
     await save(two, Changes(dropped=[Dropped(HITS)]))
@@ -164,7 +164,7 @@ async def test_lost_confirmation_does_not_fence_the_owner(jetstream: JetStreamCo
     jetstream.publish = publish  # type: ignore[method-assign]
     await save(store, changes)
     await save(store, counted(WEB, 1))
-    expected = {"hits": (CONFIG, PersistentState(1, 1, 0, ((WEB, 1),)))}
+    expected = {"hits": (CONFIG, PersistentCounter(1, 1, 0, ((WEB, 1),)))}
     assert load_counters(await take_over(jetstream, "two")) == load_counters(store) == expected
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from countless.core.coordinator import PersistentState
+from countless.core.coordinator import PersistentCounter
 from countless.core.messages import SiteId
 from countless.server.kinds.counter import CounterFields
 from countless.server.settings import Config
@@ -33,7 +33,7 @@ def test_saved_changes_are_loaded_by_the_next_process(tmp_path: Path) -> None:
     store.save(Changes(counter_changes("hits", counts={WEB: 2**90}).rows, tombstones=[tombstone]))
     store.close()
     again = SqliteStore(tmp_path / "state" / "file")
-    assert load_counters(again) == {"hits": (Config(), PersistentState(1, 5, 0, ((WEB, 2**90),)))}
+    assert load_counters(again) == {"hits": (Config(), PersistentCounter(1, 5, 0, ((WEB, 2**90),)))}
     assert again.tombstones(SiteId("old", 1)) == [tombstone]
     again.close()
 
@@ -81,6 +81,6 @@ def test_journal_stays_short_and_checkpoints_beside_the_writer_restart_the_wal(
             other.checkpoint()
             sizes.append((tmp_path / "file-wal").stat().st_size)
     assert sizes[-1] <= 1.2 * sizes[0]
-    assert load_counters(writer) == {"hits": (Config(), PersistentState(2, 400, 0, ((WEB, 400),)))}
+    assert load_counters(writer) == {"hits": (Config(), PersistentCounter(2, 400, 0, ((WEB, 400),)))}
     for store in (writer, other):
         store.close()

@@ -16,7 +16,7 @@ from countless.core.messages import SiteId
 from countless.wire.frames import BudgetDownItem, BudgetLeave
 
 
-class BudgetState(Protocol):
+class SessionBudget(Protocol):
     """A budget of this incarnation."""
 
     @property
@@ -55,13 +55,13 @@ class SessionBudgets:
     def __init__(self, lock: RLock) -> None:
         self.leased = False  # whether one of them is, or was
         self._lock = lock
-        self._all: WeakValueDictionary[str, BudgetState] = WeakValueDictionary()
-        self._active: dict[str, BudgetState] = {}
+        self._all: WeakValueDictionary[str, SessionBudget] = WeakValueDictionary()
+        self._active: dict[str, SessionBudget] = {}
         self._unsent: dict[tuple[BudgetId, int], Ask | BudgetLeave] = {}
         self._returned: list[BudgetLeave] = []  # to send before those
         self._ticks = Ticks[str]()
 
-    def add(self, name: str, budget: BudgetState) -> None:
+    def add(self, name: str, budget: SessionBudget) -> None:
         self._all[name] = budget
         if budget.active:
             self._activate(name)
@@ -152,7 +152,7 @@ class SessionBudgets:
                     return
                 self._look_after(name, self._active[name], now)
 
-    def _look_after(self, name: str, budget: BudgetState, now: float) -> None:
+    def _look_after(self, name: str, budget: SessionBudget, now: float) -> None:
         if budget.seconds_to_tick() <= 0:
             budget.tick()
         if not budget.active:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, suppress
 from math import inf
 from threading import RLock
 
-from countless.client.kinds.budget import BudgetState
+from countless.client.kinds.budget import SessionBudget
 from countless.client.kinds.member import AnyMember
 from countless.client.session.protocol import NewIncarnation, Origin, SiteSession
 from countless.client.session.reconnect import Backoff, OnStatus, ReconnectingSession
@@ -65,7 +65,7 @@ class ClientLoop:
         transport: Transport,
         on_status: OnStatus,
         new_incarnation: NewIncarnationOfShard,
-        budgets: Mapping[str, BudgetState] | None = None,
+        budgets: Mapping[str, SessionBudget] | None = None,
         windows: Mapping[Key, WindowsState] | None = None,
         surroundings: ClientSurroundings = REAL,
         incarnations: Mapping[int, int] | None = None,
@@ -74,7 +74,7 @@ class ClientLoop:
         """`incarnations`: by shard, where it is not that of the site id."""
         self._origin = origin
         self._incarnations: Mapping[int, int] = {} if incarnations is None else incarnations
-        self._budgets: Mapping[str, BudgetState] = {} if budgets is None else budgets
+        self._budgets: Mapping[str, SessionBudget] = {} if budgets is None else budgets
         self._windows: Mapping[Key, WindowsState] = {} if windows is None else windows
         self.waiters = 0  # threads that wait for an acknowledgement
         self._site_id = site_id

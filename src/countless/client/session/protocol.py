@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from threading import RLock
 
-from countless.client.kinds.budget import BudgetState, SessionBudgets
+from countless.client.kinds.budget import SessionBudget, SessionBudgets
 from countless.client.kinds.member import AnyMember, ItemEffect
 from countless.client.session.contact import Contact
 from countless.client.session.members import Known, SessionMembers, known_of
@@ -128,7 +128,7 @@ class SiteSession:
     def add_windows(self, windows: WindowsState) -> None:
         self._members[windows.key.kind].windows.add(windows)
 
-    def add_budget(self, name: str, budget: BudgetState) -> None:
+    def add_budget(self, name: str, budget: SessionBudget) -> None:
         self._budgets.add(name, budget)
         self.has_work = self.has_work or budget.active
 

@@ -21,7 +21,7 @@ limit is ever admitted, when a request is refused, and how many messages that ta
 from countless.core.budget.amounts import require_amount, require_slack, slack_units
 from countless.core.budget.holders import Holder, Holders
 from countless.core.budget.messages import Ask, BudgetId, Outbox, Pane, Quota
-from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
+from countless.core.budget.state import BudgetState, HolderRow, PersistentBudget, SavedSite, Usage
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, ProtocolError
 
@@ -46,12 +46,12 @@ class BudgetCoordinator:
         slack: float = 0.01,
         expected_holders: int = 1,
         rolling: bool = False,
-        saved_state: PersistentState | None = None,
+        saved_state: PersistentBudget | None = None,
     ) -> None:
         require_amount("limit", limit)
         require_slack(slack)
         require_amount("expected_holders", expected_holders)
-        saved = saved_state or PersistentState(limit)
+        saved = saved_state or PersistentBudget(limit)
         self.budget = budget
         self.limit = saved.limit
         self.slack = slack
@@ -148,10 +148,10 @@ class BudgetCoordinator:
         return BudgetState.EXHAUSTED if exhausted else BudgetState.OPEN
 
     @property
-    def saved_state(self) -> PersistentState:
+    def saved_state(self) -> PersistentBudget:
         sites = tuple((site_id, _saved(holder)) for site_id, holder in self._holders.items())
         departed = tuple(self._departed)
-        return PersistentState(self.limit, self.forgiven, self.gone, sites, departed, self.lost, self.resetting)
+        return PersistentBudget(self.limit, self.forgiven, self.gone, sites, departed, self.lost, self.resetting)
 
     def saved_site(self, site_id: SiteId) -> SavedSite | None:
         """For owners that save one site at a time, not all of `saved_state`; None if it is no holder.

@@ -20,7 +20,7 @@ class SavedSite(NamedTuple):
         return self.granted - self.returned
 
 
-class PersistentState(NamedTuple):
+class PersistentBudget(NamedTuple):
     """All that must survive a restart. The owner saves it before it sends what an input returned."""
 
     limit: int

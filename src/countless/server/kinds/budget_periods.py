@@ -16,7 +16,7 @@ from typing import NamedTuple
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
-from countless.core.budget.state import BudgetState, HolderRow, PersistentState, SavedSite, Usage
+from countless.core.budget.state import BudgetState, HolderRow, PersistentBudget, SavedSite, Usage
 from countless.core.messages import SiteId
 from countless.server.kinds.rolling_units import RollingUnits, SavedPanes
 from countless.server.sessions.readable import MessageCount
@@ -50,9 +50,9 @@ class SavedPeriod(NamedTuple):
     fields: PeriodFields
     sites: dict[SiteId, SavedSite]
 
-    def state(self, limit: int) -> PersistentState:
+    def state(self, limit: int) -> PersistentBudget:
         forgiven, gone, lost, resetting, _ = self.fields
-        return PersistentState(limit, forgiven, gone, tuple(self.sites.items()), (), lost, resetting)
+        return PersistentBudget(limit, forgiven, gone, tuple(self.sites.items()), (), lost, resetting)
 
 
 class SavedBudget(NamedTuple):
@@ -258,7 +258,7 @@ class BudgetPeriods:
         return found
 
     def _period(
-        self, period: int, expected_holders: int = 1, saved_state: PersistentState | None = None
+        self, period: int, expected_holders: int = 1, saved_state: PersistentBudget | None = None
     ) -> BudgetPeriod:
         coordinator = BudgetCoordinator(
             BudgetId(self.name, period),

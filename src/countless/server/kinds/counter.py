@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from countless.core.answer import Answer, State
-from countless.core.coordinator import Coordinator, PersistentState
+from countless.core.coordinator import Coordinator, PersistentCounter
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
 from countless.core.periods.window import TotalAnswer
@@ -56,9 +56,9 @@ class SavedCounter(NamedTuple):
         return cls(value_of(key, rows, "state", CounterFields), known)
 
     @property
-    def state(self) -> PersistentState:
+    def state(self) -> PersistentCounter:
         number, published, departed, _ = self.fields
-        return PersistentState(number, published, departed, self.known)
+        return PersistentCounter(number, published, departed, self.known)
 
 
 class TrackedCounter(Counted[Config]):
@@ -99,7 +99,7 @@ class TrackedCounter(Counted[Config]):
         self.coordinator = self._coordinator(1, self.coordinator.saved_state)
         self.mark_spec()
 
-    def _coordinator(self, expected_sites: int, saved_state: PersistentState | None) -> Coordinator:
+    def _coordinator(self, expected_sites: int, saved_state: PersistentCounter | None) -> Coordinator:
         config = self.spec
         return Coordinator(
             self.name,
