@@ -1,4 +1,4 @@
-"""What this process may spend of a budget, a limit that all clients of a coordinator spend together.
+"""The part of a budget that this process may spend: a limit that all clients of a coordinator share.
 
 A request that fits the units this process was granted is admitted without a message. Other requests ask the coordinator
 and wait. When the client closes it hands in what it spent; if the process is killed, all that it was granted stays
@@ -62,7 +62,7 @@ def in_memory(site: BudgetSite, site_id: SiteId) -> LocalBudget:
 
 
 class BudgetLink(NamedTuple):
-    """What a budget needs of its client. All are called with the client's lock held."""
+    """The calls of its client that a budget needs. All are made with the client's lock held."""
 
     send: Callable[[str, Sequence[UpItem]], None]
     connected: Callable[[], bool]
@@ -159,7 +159,7 @@ class BudgetPart(Spendable):
 
     @property
     def rejections(self) -> int:
-        """How often the coordinator has answered that there is no such budget."""
+        """Answers of the coordinator so far that there is no such budget."""
         return self._rejections
 
     def require_known(self, rejections: int) -> None:
@@ -195,7 +195,7 @@ class BudgetPart(Spendable):
                     changes.call_deferred()
 
     def fits(self, n: int) -> bool:
-        """Whether a request is admitted now, without a message."""
+        """True if a request is admitted now, without a message."""
         with self._lock:
             self._enter()
             return n <= self._local.remaining
@@ -251,7 +251,7 @@ class BudgetPart(Spendable):
             self._link.look_after(self.name)
 
     def undecided(self, n: int) -> Decision:
-        """Why a request of `n` units was not decided. In a period, units that were exhausted stay exhausted."""
+        """The reason for which a request of `n` units was not decided. Exhausted units of a period stay exhausted."""
         with self._lock:
             refused_from = self._local.refused_from
             if refused_from is not None and n >= refused_from and self.rule is not None and self.rule.per is not None:
@@ -259,7 +259,7 @@ class BudgetPart(Spendable):
             return STARVED if self._link.connected() else UNREACHABLE
 
     def unreachable_by(self, rule: str) -> bool:
-        """Whether there is no connection, and this is what to do then."""
+        """True if there is no connection, and this is what to do then."""
         with self._lock:
             known = self.rule
             return known is not None and known.on_unreachable == rule and not self._link.connected()
@@ -403,24 +403,24 @@ class BudgetPart(Spendable):
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to tell the coordinator."""
+        """True if there is anything to tell the coordinator."""
         return self._periods.active
 
     @property
     def leased(self) -> bool:
-        """Whether it needs an answer of the coordinator from time to time."""
+        """True if it needs an answer of the coordinator from time to time."""
         return self.rule is not None and self.rule.rolling is not None
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to hand in."""
+        """True if nothing is left to hand in."""
         return self._periods.settled
 
     def hand_ins(self) -> list[BudgetLeave]:
         return self._periods.hand_ins()
 
     def resend(self) -> list[UpItem]:
-        """What a new connection begins with."""
+        """The messages that a new connection begins with."""
         items: list[UpItem] = []
         self._rounds.run(self._round, lambda part: items.extend(part._periods.resend()))
         return items
@@ -530,7 +530,7 @@ class BudgetRequest:
 
     @property
     def fits(self) -> bool:
-        """Whether it is admitted now, without a message."""
+        """True if it is admitted now, without a message."""
         return self._budget.fits(self._n)
 
     @property

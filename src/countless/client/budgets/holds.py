@@ -43,7 +43,7 @@ class OpenHold:
 
 
 class Expiries:
-    """When holds expire. Everything is called with the owner's lock."""
+    """The times at which holds expire. Everything is called with the owner's lock."""
 
     __slots__ = ("_ended", "_heap", "_order", "_watched_from")
 
@@ -73,7 +73,7 @@ class Expiries:
             self._ended = 0
 
     def next_at(self) -> float:
-        """When the next hold expires: the owner promises to look then."""
+        """The time at which the next hold expires: the owner promises to look then."""
         while self._heap and self._heap[0][2].ended:
             heappop(self._heap)
             self._ended = max(0, self._ended - 1)

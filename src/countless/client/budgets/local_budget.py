@@ -52,7 +52,7 @@ class LocalBudget:
 
     @property
     def asked(self) -> bool:
-        """Whether the coordinator may know of it."""
+        """True if the coordinator may know of it."""
         return self.known or self.site.seq > self._first or self.site.limit > 0
 
     @property
@@ -75,7 +75,7 @@ class LocalBudget:
         return refuse_from is not None and n >= refuse_from
 
     def decides(self, n: int) -> bool:
-        """Whether a request of `n` units is decided without a message."""
+        """True if a request of `n` units is decided without a message."""
         return n <= self.remaining or self.refuses(n)
 
     def follow(self, rule: BudgetRule | None) -> None:

@@ -80,14 +80,14 @@ class LocalPeriods:
 
     @property
     def ends_at(self) -> float | None:
-        """Of the present period, or the open pane; None without."""
+        """The end of the present period, or of the open pane; None without."""
         rolling = self.present.rolling
         if rolling is not None and self.rule is not None:
             return min(rolling.ends_at, self._contact() + self.rule.lease)
         return None if self._periods.ends_at == inf else self._periods.ends_at
 
     def available_at(self, n: int) -> float | None:
-        """When a request that was refused may succeed, if that is known."""
+        """The time at which a request that was refused may succeed, if it is known."""
         rolling = self.present.rolling
         return self.ends_at if rolling is None else rolling.returns_at(n - self.present.remaining)
 
@@ -163,7 +163,7 @@ class LocalPeriods:
         return ()
 
     def reject(self, period: int) -> bool:
-        """The site can have nothing of this period: forget what it had. Whether it is the present one.
+        """The site can have nothing of this period: forget what it had. True for the present period.
 
         It stays in its membership, because an `Ask` of that may be under way when the budget is made again.
         """
@@ -199,19 +199,19 @@ class LocalPeriods:
 
     @property
     def active(self) -> bool:
-        """Whether there is anything to tell the coordinator."""
+        """True if there is anything to tell the coordinator."""
         return bool(self._hand_ins) or any(local.asked for local in self._periods.states.values())
 
     @property
     def settled(self) -> bool:
-        """Whether nothing is left to hand in."""
+        """True if nothing is left to hand in."""
         return not self._hand_ins
 
     def hand_ins(self) -> list[BudgetLeave]:
         return [self._leave(*key) for key in self._hand_ins]
 
     def acknowledge(self, budget: BudgetId, incarnation: int) -> None:
-        """What the incarnation handed in is on the coordinator's disk."""
+        """The coordinator's disk has all that the incarnation handed in."""
         local = self._hand_ins.pop((budget, incarnation), None)
         if local is not None:
             local.discard()

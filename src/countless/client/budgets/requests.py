@@ -55,7 +55,7 @@ class Request(Protocol):
 
     @property
     def waits_for_connection(self) -> bool:
-        """Whether the time does not count, because there is no connection and the budget's rule is to wait for it."""
+        """True if the time does not count: there is no connection, and the budget's rule is to wait for it."""
 
     def timed_out(self) -> Decision:
         """The decision if the time is over."""
@@ -123,12 +123,12 @@ class Waiter:
             self._notify()
 
     def waits_on(self, wait: float) -> bool:
-        """Its time is over: whether it waits as long again, for the connection or once more after that is back."""
+        """Its time is over. True if it waits as long again, for the connection or once more after that is back."""
         before, self._cut_off = self._cut_off, wait > 0 and self._request.waits_for_connection
         return before or self._cut_off
 
     def result(self) -> Decision:
-        """When it waits no longer."""
+        """The time from which it waits no longer."""
         if self._error is not None:
             raise self._error
         return self._request.timed_out() if self._decision is None else self._decision

@@ -1,4 +1,4 @@
-"""Which amounts, limits and slacks are accepted: the same rule in the library, the service and the lab."""
+"""Accepted amounts, limits and slacks: the same rule in the library, the service and the lab."""
 
 from fractions import Fraction
 

@@ -99,7 +99,7 @@ class BudgetCoordinator:
 
     @property
     def holders(self) -> int:
-        """How many sites have asked and are present: the `expected_holders` of the next period."""
+        """The number of sites that have asked and are present: the `expected_holders` of the next period."""
         return self._holders.present
 
     @property
@@ -121,7 +121,7 @@ class BudgetCoordinator:
 
     @property
     def recalling(self) -> bool:
-        """Whether requests, or a reset, wait for sites."""
+        """True if requests, or a reset, wait for sites."""
         return bool(self._awaited)
 
     def awaited(self, site_id: SiteId) -> int | None:
@@ -314,7 +314,7 @@ class BudgetCoordinator:
     # Rolling
 
     def take_panes(self) -> list[Pane]:
-        """What was handed over since the last call: each counts for a window, less its age."""
+        """The units handed over since the last call: each counts for a window, less its age."""
         panes, self._panes = self._panes, []
         return panes
 

@@ -1,4 +1,4 @@
-"""What a program is told about its request."""
+"""The answer that a program gets to its request."""
 
 from enum import StrEnum
 from typing import NamedTuple

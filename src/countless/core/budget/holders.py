@@ -73,7 +73,7 @@ class Holders(dict[SiteId, Holder]):
         self.present = 0  # how many are not given up
 
     def unspent(self, holder: Holder) -> int:
-        """What a holder may have left, for all that it has reported."""
+        """The units that a holder may have left, for all that it has reported."""
         return holder.limit if self.rolling else holder.limit - holder.spent
 
     def may_return(self, holder: Holder) -> bool:

@@ -72,7 +72,7 @@ class RollingSite(BudgetSite):
         self._empty_since = inf if self.used or self.want else min(self._empty_since, now)
 
     def record(self) -> None:
-        """What was taken since the last `advance` was taken at its time."""
+        """Record that all that was taken since the last `advance` was taken at its time."""
         self._add(self._now)
 
     @property
@@ -113,7 +113,7 @@ class RollingSite(BudgetSite):
 
     @property
     def next_at(self) -> float:
-        """When to call `advance` next, if nothing happens before."""
+        """The time to call `advance` next, if nothing happens before."""
         if self._unrecorded:
             return self.ends_at
         if not self._panes:
@@ -122,11 +122,11 @@ class RollingSite(BudgetSite):
 
     @property
     def idle_at(self) -> float:
-        """When the site has used nothing for a window: it should leave, because it may not be needed any more."""
+        """The time at which the site has used nothing for a window. It should leave then: it may not be needed."""
         return self._empty_since + self.length
 
     def returns_at(self, units: int) -> float | None:
-        """When so many units that this site has taken have come back; None if it has not taken so many."""
+        """The time at which so many of the units that this site took are back; None if it has not taken so many."""
         latest = -inf
         for pane in (*self._gone, *self._panes):
             latest = max(latest, self._counts_until(pane) + MARGIN_S)
@@ -137,7 +137,7 @@ class RollingSite(BudgetSite):
 
 
 class Returns:
-    """When units that sites have handed over come back. They are collected in panes, so there are few entries."""
+    """The times at which units that sites have handed over come back, collected in panes: so there are few."""
 
     def __init__(self, length: float) -> None:
         self._pane = length / PANES

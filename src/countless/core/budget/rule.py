@@ -69,7 +69,7 @@ class BudgetRule:
 
     @property
     def lease(self) -> float:
-        """Of a rolling budget: for how long a site without an answer of the coordinator admits requests."""
+        """Seconds for which a site of a rolling budget admits requests without an answer of the coordinator."""
         return max(MIN_LEASE_S, self.rolling or 0.0)
 
     @property

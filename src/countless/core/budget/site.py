@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
 
 class Taken(NamedTuple):
-    """What became of a request, and the messages to send."""
+    """The outcome of a request, and the messages to send."""
 
     verdict: Verdict
     messages: tuple[Ask, ...] = ()

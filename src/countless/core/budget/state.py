@@ -1,4 +1,4 @@
-"""What the coordinator of a budget saves, and what it shows."""
+"""The state that the coordinator of a budget saves, and the one it shows."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from countless.core.messages import SiteId
 
 
 class SavedSite(NamedTuple):
-    """What must survive a restart of one site. `since` names its membership: the `seq` of its first Ask."""
+    """The part of one site that must survive a restart. `since` names its membership: the `seq` of its first Ask."""
 
     granted: int
     returned: int = 0
@@ -52,7 +52,7 @@ class Usage(NamedTuple):
 
 
 class HolderRow(NamedTuple):
-    """What is known of one site, for people."""
+    """One site as the coordinator knows it, for people."""
 
     site_id: SiteId
     limit: int
