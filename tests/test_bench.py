@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bench.against import comparison
-from bench.house import SHORT_LINES, classes_used_twice, importers, short_files, sources
+from bench.house import KINDS, SHORT_LINES, all_sources, classes_used_twice, importers, short_files, sources
 
 
 def test_comparison_has_the_median_of_what_both_measure() -> None:
@@ -32,3 +32,26 @@ def test_house_counts_short_files_importers_and_repeated_names(tmp_path: Path) -
     assert importers(files, "famil") == ["server/site_server.py"]
     assert importers(files, "budget") == []
     assert classes_used_twice(files) == ["State: core/family/messages.py, core/state.py"]
+    assert [str(file.path) for file in all_sources(tmp_path) if file not in files] == ["integrations/django.py"]
+
+
+def test_no_class_has_the_name_of_another_one_but_for_twins() -> None:
+    """Of ASGI and WSGI."""
+    assert classes_used_twice(all_sources()) == [
+        "CountRequests: asgi/count_requests.py, wsgi.py",
+        "LimitRequests: asgi/limit_requests.py, wsgi.py",
+    ]
+
+
+def test_sessions_and_storage_import_no_kind() -> None:
+    """But for the answers that a `Readable` with labels or values gives."""
+    folders = [file for file in sources() if file.path.parts[:2] in {("server", "sessions"), ("server", "storage")}]
+    assert len(folders) > 20
+    found = {str(file.path): {name for name in file.imported if is_of_a_kind(name)} for file in folders}
+    assert {path: names for path, names in found.items() if names} == {
+        "server/sessions/readable.py": {"countless.core.family.answer", "countless.core.family.distribution"}
+    }
+
+
+def is_of_a_kind(module: str) -> bool:
+    return any(word in module for word in (*KINDS.values(), ".kinds"))

@@ -12,7 +12,7 @@ from countless.client.client import Client, connect
 from countless.errors import InvalidParameter
 from countless.integrations.envoy.decisions import Decisions
 from countless.integrations.envoy.messages import OK, OVER_LIMIT, RateLimitRequest, RateLimitResponse
-from countless.integrations.envoy.rules import Rules, envoy_settings
+from countless.integrations.envoy.rules import EnvoyRules, envoy_settings
 from support.service import TIMEOUT_S, Server
 
 LIMITS: list[dict[str, Any]] = [
@@ -45,7 +45,7 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 def decisions(client: Client, **options: Any) -> Decisions:
     section = {"limits": [{"wait": TIMEOUT_S, **limit} for limit in LIMITS], **options}
-    return Decisions(Rules(envoy_settings(section), client))
+    return Decisions(EnvoyRules(envoy_settings(section), client))
 
 
 def request(*descriptors: dict[str, str], domain: str = "edge", hits: int = 0) -> Any:
@@ -177,14 +177,14 @@ LIMIT = {"domain": "edge", "descriptor": ["path"], "budget": "all"}
 )
 async def test_section_that_is_wrong_is_refused(client: Client, section: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameter, match=message):
-        Rules(envoy_settings(section), client)
+        EnvoyRules(envoy_settings(section), client)
 
 
 async def test_file_of_the_page(client: Client) -> None:
     page = (Path(__file__).parents[2] / "docs/guides/envoy.md").read_text(encoding="utf-8")
     section = tomllib.loads(page.partition("```toml\n")[2].partition("```")[0])["envoy"]
     assert envoy_settings(section) == envoy_settings({"limits": [section["limits"][0]]})
-    match = Rules(envoy_settings(section), client).find("edge", [("generic_key", "api"), ("x-api-key", "k")])
+    match = EnvoyRules(envoy_settings(section), client).find("edge", [("generic_key", "api"), ("x-api-key", "k")])
     assert match is not None
     assert match.limit.budget_of(match.values).name == "keys/8254c329a92850f6"
     assert (match.limit.wait, match.limit.policy, match.late) == (0.2, "default", False)

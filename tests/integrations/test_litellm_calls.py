@@ -9,9 +9,9 @@ import pytest
 
 from countless.client.client import Client, connect
 from countless.errors import AboveLimit, InvalidParameter, LimitExceeded, UnknownBudget
-from countless.integrations.litellm.calls import Calls
+from countless.integrations.litellm.calls import ModelCalls
 from countless.integrations.litellm.requests import Price, Size, size_of
-from countless.integrations.litellm.settings import Measure, Settings, settings_from
+from countless.integrations.litellm.settings import LiteLLMSettings, Measure, settings_from
 from support.service import TIMEOUT_S, Server
 
 UNITS = {Measure.IN_FLIGHT: 1, Measure.REQUESTS: 1, Measure.TOKENS: 100, Measure.MONEY: 5000}
@@ -39,7 +39,7 @@ class Calling:
     def __init__(self, client: Client, name: str, **options: Any) -> None:
         self._client, self._name = client, name
         templates = {"in_flight": ["busy/{name}"], "requests": ["requests/{name}"], "tokens": ["tokens/{name}"]}
-        self.calls = Calls(settings_from({**templates, "wait": TIMEOUT_S, **options}, "test"), client)
+        self.calls = ModelCalls(settings_from({**templates, "wait": TIMEOUT_S, **options}, "test"), client)
 
     async def admit(self, **units: int) -> str:
         return await self.calls.admit(
@@ -151,7 +151,7 @@ async def test_missing_rule_is_named_with_its_kind(client: Client, caplog: pytes
 
 
 def test_budgets_with_a_field_that_a_call_has_not_are_left_out() -> None:
-    settings = Settings(tokens=("keys/{key}", "teams/{team}", "all"), money=("teams/{team}",))
+    settings = LiteLLMSettings(tokens=("keys/{key}", "teams/{team}", "all"), money=("teams/{team}",))
     assert settings.names({"key": "a/b", "team": None}) == {Measure.TOKENS: ("keys/a%2Fb", "all")}
 
 

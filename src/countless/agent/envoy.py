@@ -7,7 +7,7 @@ from typing import Any
 from countless.agent import sockets
 from countless.client.client import Client
 from countless.errors import InvalidParameter, MissingExtra
-from countless.integrations.envoy.rules import DEFAULT_LISTEN, Rules, envoy_settings
+from countless.integrations.envoy.rules import DEFAULT_LISTEN, EnvoyRules, envoy_settings
 from countless.wire.nats_url import netloc
 
 _UNIX = "unix:"
@@ -20,7 +20,7 @@ class EnvoySide:
     def __init__(self, section: Mapping[str, Any], client: Client, *, allow_remote: bool) -> None:
         settings = envoy_settings(section)
         self._address = _address(settings.listen, allow_remote)
-        rules = Rules(settings, client)
+        rules = EnvoyRules(settings, client)
         try:
             from countless.integrations.envoy.decisions import Decisions
             from countless.integrations.envoy.server import EnvoyServer

@@ -12,7 +12,7 @@ from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
 from countless.errors import LimitExceeded
 from countless.integrations.envoy.messages import MAX_UINT32, OK, OVER_LIMIT, UNITS, RateLimitResponse
-from countless.integrations.envoy.rules import Match, Rules
+from countless.integrations.envoy.rules import EnvoyRules, Match
 from countless.limiting.limit import PROBLEMS
 
 PASSED, REFUSED = "ok", "over_limit"
@@ -21,7 +21,7 @@ PASSED, REFUSED = "ok", "over_limit"
 class Decisions:
     """The decisions of one agent. All limits of a request admit it, or none is charged."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: EnvoyRules) -> None:
         self.answers: Tally[str] = Tally({PASSED: 0, REFUSED: 0})
         self.unknown = 0  # requests with a descriptor that no limit is for
         self._rules = rules

@@ -105,7 +105,7 @@ class _Rule:
         return Match(self.limit, values, self._late)
 
 
-class Rules:
+class EnvoyRules:
     def __init__(self, settings: EnvoySettings, client: Client) -> None:
         self.passes_unknown = settings.unknown == "pass"
         self._rules: dict[tuple[str, tuple[str, ...]], list[_Rule]] = {}

@@ -18,7 +18,7 @@ from countless.client.http_requests import SparseLog
 from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
 from countless.errors import BudgetRefused, HoldExpired, InvalidParameter, UnknownBudget
-from countless.integrations.litellm.settings import Measure, Settings
+from countless.integrations.litellm.settings import LiteLLMSettings, Measure
 from countless.limiting.limit import ABOVE_LIMIT, INVALID, PROBLEMS, reason_of
 from countless.wire.keys import rule_of_fields, templates_of
 
@@ -60,10 +60,10 @@ class Call:
                 hold.settle(0)
 
 
-class Calls:
+class ModelCalls:
     """The calls that have not ended, by their ids."""
 
-    def __init__(self, settings: Settings, client: Client | None = None) -> None:
+    def __init__(self, settings: LiteLLMSettings, client: Client | None = None) -> None:
         self._settings = settings
         self._client = client
         self._calls: dict[str, Call] = {}

@@ -13,7 +13,7 @@ import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
 from countless.errors import InvalidParameter
-from countless.integrations.litellm.calls import Amounts, Calls
+from countless.integrations.litellm.calls import Amounts, ModelCalls
 from countless.integrations.litellm.requests import Price, Size, millionths
 from countless.integrations.litellm.settings import Measure
 
@@ -23,7 +23,7 @@ _ID = "countless_call"
 class UsageLogger(CustomLogger):
     """Settles calls by the usage that LiteLLM reports."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: ModelCalls) -> None:
         super().__init__()
         self.calls = calls
 

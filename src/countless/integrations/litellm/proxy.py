@@ -10,10 +10,10 @@ from fastapi import HTTPException
 from countless.client.client import Client
 from countless.core.budget.decision import Reason
 from countless.errors import BudgetRefused, InvalidParameter
-from countless.integrations.litellm.calls import Calls
+from countless.integrations.litellm.calls import ModelCalls
 from countless.integrations.litellm.logger import UsageLogger, call_id, count_tokens, price_from, units_of
 from countless.integrations.litellm.requests import Price, size_of
-from countless.integrations.litellm.settings import Settings
+from countless.integrations.litellm.settings import LiteLLMSettings
 from countless.limiting.keys import digest
 from countless.limiting.limit import ABOVE_LIMIT, INVALID, PROBLEMS, RETRY_S, reason_of
 
@@ -25,8 +25,8 @@ _HASH_CHARS = 64  # LiteLLM has keys as their SHA-256
 class ProxyLimits(UsageLogger):
     """Admits requests to the proxy while their budgets last. `limits` is the one that its configuration describes."""
 
-    def __init__(self, settings: Settings, client: Client | None = None) -> None:
-        super().__init__(Calls(settings, client))
+    def __init__(self, settings: LiteLLMSettings, client: Client | None = None) -> None:
+        super().__init__(ModelCalls(settings, client))
         self._settings = settings
 
     async def async_pre_call_hook(

@@ -14,7 +14,7 @@ import litellm
 
 from countless.client.client import Client
 from countless.client.http_requests import SparseLog
-from countless.integrations.litellm.calls import Calls
+from countless.integrations.litellm.calls import ModelCalls
 from countless.integrations.litellm.logger import UsageLogger, call_id, count_tokens, price_from, units_of, was_admitted
 from countless.integrations.litellm.requests import Price, size_of
 from countless.integrations.litellm.settings import settings_from
@@ -36,7 +36,7 @@ class SdkLimits(UsageLogger):
     def __init__(self, client: Client | None = None, **options: Any) -> None:
         self._settings = settings_from(options, "SdkLimits")
         self._log = SparseLog()
-        super().__init__(Calls(self._settings, client))
+        super().__init__(ModelCalls(self._settings, client))
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any]:
         model = str(kwargs.get("model"))

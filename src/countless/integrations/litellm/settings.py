@@ -21,7 +21,7 @@ class Measure(StrEnum):
     MONEY = "money"  # millionths of a dollar
 
 
-class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+class LiteLLMSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Names of budgets for each measure. Fields in them are those of the call: `keys/{key}`.
 
     Args:
@@ -55,7 +55,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
         return templates
 
 
-def settings_from(given: Mapping[str, Any] | None, place: str, known: frozenset[str] | None = None) -> Settings:
+def settings_from(given: Mapping[str, Any] | None, place: str, known: frozenset[str] | None = None) -> LiteLLMSettings:
     """Raise InvalidParameter for settings that name no budget, or a field that no call has.
 
     >>> settings_from({"tokens": ["keys/{kye}"]}, "countless", frozenset({"key"}))
@@ -64,7 +64,7 @@ def settings_from(given: Mapping[str, Any] | None, place: str, known: frozenset[
 name whose fields are of these: key
     """
     try:
-        settings = msgspec.convert(dict(given or {}), Settings)
+        settings = msgspec.convert(dict(given or {}), LiteLLMSettings)
     except msgspec.ValidationError as problem:
         raise InvalidParameter(place, given, f"a section of names of budgets and options: {problem}") from None
     templates = [(measure, each) for measure in Measure for each in settings.templates(measure)]

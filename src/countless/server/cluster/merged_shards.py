@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from countless.core.messages import SiteId
 from countless.server.cluster.member import ClusterMember
 from countless.server.connection import RefusedSites
-from countless.server.sessions.readable import BudgetReader, Readable, Together
+from countless.server.http.server_view import BudgetReader
+from countless.server.sessions.readable import Readable, Together
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.settings import Settings
 from countless.server.site_server import SiteServer

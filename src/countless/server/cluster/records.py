@@ -25,7 +25,7 @@ class Body(NamedTuple):
     tombstone_horizon: int = 0
 
 
-class _Encoded(msgspec.Struct, array_like=True):
+class _EncodedRecord(msgspec.Struct, array_like=True):
     format: int
     tombstone_horizon: int
     saves: list[tuple[int, msgspec.Raw]]
@@ -33,7 +33,7 @@ class _Encoded(msgspec.Struct, array_like=True):
 
 def split(ownership_id: str, number: int, body: Body, part_bytes: int) -> list[Record]:
     saves = [(second, msgspec.Raw(encode(changes))) for second, changes in body.saves]
-    data = msgspec.json.encode(_Encoded(FORMAT, body.tombstone_horizon, saves))
+    data = msgspec.json.encode(_EncodedRecord(FORMAT, body.tombstone_horizon, saves))
     starts = range(0, len(data), part_bytes)
     return [
         Record(ownership_id, number, part, len(starts), data[start : start + part_bytes])
@@ -44,7 +44,7 @@ def split(ownership_id: str, number: int, body: Body, part_bytes: int) -> list[R
 def decode_body(data: bytes) -> Body:
     """From the bodies of all parts, in order."""
     try:
-        encoded = msgspec.json.decode(data, type=_Encoded)
+        encoded = msgspec.json.decode(data, type=_EncodedRecord)
         if encoded.format != FORMAT:
             raise StoreError(f"the log of the shard has format {encoded.format}, not {FORMAT}: run that version")
         return Body([(second, decode(save)) for second, save in encoded.saves], encoded.tombstone_horizon)

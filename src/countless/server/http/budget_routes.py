@@ -5,10 +5,10 @@ from starlette.responses import Response
 
 from countless.core.budget.rule import BudgetRule
 from countless.errors import InvalidParameter
-from countless.server.http.api.budget_schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, Window
+from countless.server.http.api.budget_schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, PeriodBounds
 from countless.server.http.api.openapi import Operation, error, json
 from countless.server.http.routes import MAX_LISTED, read_body
-from countless.server.sessions.readable import BudgetReader
+from countless.server.http.server_view import BudgetReader
 from countless.server.site_server import SiteServer
 from countless.wire.keys import is_template
 
@@ -24,7 +24,7 @@ def _status(server: SiteServer, budget: BudgetReader) -> BudgetStatus:
     window = resets_at = anchor = None
     if calendar is not None and bounds is not None:
         anchor, resets_at = calendar.anchor, calendar.local_time(bounds[1])
-        window = Window(calendar.local_time(bounds[0]), resets_at)
+        window = PeriodBounds(calendar.local_time(bounds[0]), resets_at)
     return BudgetStatus(
         name=budget.name,
         limit=limit,

@@ -7,9 +7,12 @@ from collections import Counter as Tally
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
+from countless.core.budget.rule import BudgetRule
+from countless.core.budget.state import HolderRow, Usage
+from countless.core.calendar import Calendar
 from countless.core.messages import SiteId
 from countless.server.connection import RefusedSites
-from countless.server.sessions.readable import BudgetReader, Readable
+from countless.server.sessions.readable import Readable
 from countless.server.sessions.session_table import Session
 from countless.server.settings import Settings
 from countless.server.timings import Timings
@@ -19,6 +22,49 @@ class Sessions(Protocol):
     def __iter__(self) -> Iterator[Session]: ...
 
     def get(self, site_id: SiteId) -> Session | None: ...
+
+
+class BudgetReader(Protocol):
+    """A budget in the present period."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rule(self) -> BudgetRule: ...
+
+    @property
+    def calendar(self) -> Calendar | None: ...
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The bounds of the present period, in seconds since 1970."""
+
+    @property
+    def usage(self) -> Usage: ...
+
+    @property
+    def held(self) -> int:
+        """The units that sites held when they last reported."""
+
+    @property
+    def holders(self) -> int: ...
+
+    @property
+    def holder_rows(self) -> list[HolderRow]:
+        """For operators."""
+
+    @property
+    def refused_from(self) -> int | None:
+        """The smallest request that a site refuses; None if none does."""
+
+    @property
+    def asks(self) -> int:
+        """Requests that got in line, in all periods."""
+
+    @property
+    def recalls(self) -> int:
+        """Recalls of all sites that were lent room, in all periods."""
 
 
 class BudgetsView(Protocol):

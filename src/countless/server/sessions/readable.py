@@ -1,4 +1,4 @@
-"""Counters, families and budgets as the API, the page and the metrics read them.
+"""What is counted, as the API, the page and the metrics read it.
 
 Readers never ask what a thing is. They ask whether it has windows, labels, values or rounds: without them, it has None
 there. Everything is as it was saved last, but for what is for operators only.
@@ -11,8 +11,6 @@ from itertools import chain
 from typing import Protocol, TypeVar
 
 from countless.core.answer import Answer
-from countless.core.budget.rule import BudgetRule
-from countless.core.budget.state import HolderRow, Usage
 from countless.core.calendar import Calendar
 from countless.core.coordinator import Coordinator
 from countless.core.estimator import RoundContext
@@ -283,46 +281,3 @@ class Together(Mapping[str, _T]):
         for part in self._parts:
             merged.update(part.items())
         return merged
-
-
-class BudgetReader(Protocol):
-    """A budget in the present period."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def rule(self) -> BudgetRule: ...
-
-    @property
-    def calendar(self) -> Calendar | None: ...
-
-    @property
-    def window(self) -> tuple[int, int] | None:
-        """The bounds of the present period, in seconds since 1970."""
-
-    @property
-    def usage(self) -> Usage: ...
-
-    @property
-    def held(self) -> int:
-        """The units that sites held when they last reported."""
-
-    @property
-    def holders(self) -> int: ...
-
-    @property
-    def holder_rows(self) -> list[HolderRow]:
-        """For operators."""
-
-    @property
-    def refused_from(self) -> int | None:
-        """The smallest request that a site refuses; None if none does."""
-
-    @property
-    def asks(self) -> int:
-        """Requests that got in line, in all periods."""
-
-    @property
-    def recalls(self) -> int:
-        """Recalls of all sites that were lent room, in all periods."""

@@ -147,7 +147,7 @@ def as_type(value: object, type_: type[T]) -> T:
 # As JSON: an entry of the journal, or of a log
 
 
-class _Encoded(msgspec.Struct, array_like=True):
+class _EncodedChanges(msgspec.Struct, array_like=True):
     rows: list[tuple[Key, dict[str, list[Row]]]]
     dropped: list[tuple[Key, SiteId | None]]
     forgotten: list[Key]
@@ -155,7 +155,7 @@ class _Encoded(msgspec.Struct, array_like=True):
     prune_before: int | None
 
 
-_decode = msgspec.json.Decoder(_Encoded).decode
+_decode = msgspec.json.Decoder(_EncodedChanges).decode
 
 
 def encode(changes: Changes) -> bytes:

@@ -100,7 +100,7 @@ class BudgetChange(Struct, forbid_unknown_fields=True, omit_defaults=True):
 Instant = Annotated[str, described("In the budget's time zone.", format="date-time")]
 
 
-class Window(Struct):
+class PeriodBounds(Struct):
     """The present period, by the clock of the coordinator."""
 
     start: Instant
@@ -119,7 +119,7 @@ class BudgetStatus(Struct):
     kind: str
     on_loss: str
     on_unreachable: str
-    window: Annotated[Window | None, described("Null for a budget without periods.")]
+    window: Annotated[PeriodBounds | None, described("Null for a budget without periods.")]
     resets_at: Annotated[Instant | None, described("When the next period begins.")]
     used_lower: Annotated[int, described("Units spent, at least.")]
     used_upper: Annotated[int, described("Units spent, at most, including units that sites may spend without asking.")]

@@ -11,8 +11,7 @@ from typing import Any
 
 from countless.core.budget.state import BudgetState
 from countless.server.http.page.counter_view import LIST_INTERVAL_S, ROWS_PER_PAGE, Event, require_sort
-from countless.server.http.server_view import ServerView
-from countless.server.sessions.readable import BudgetReader
+from countless.server.http.server_view import BudgetReader, ServerView
 from countless.wire.keys import is_template
 
 BUDGET_SORTS = ("name", "used")
