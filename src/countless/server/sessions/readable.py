@@ -1,4 +1,4 @@
-"""What is counted, as the API, the page and the metrics read it.
+"""Everything that is counted, as the API, the page and the metrics read it.
 
 Readers never ask what a thing is. They ask whether it has windows, labels, values or rounds: without them, it has None
 there. Everything is as it was saved last, but for what is for operators only.
