@@ -67,6 +67,14 @@ def test_code_and_tests_of_every_claim_exist(number: int) -> None:
         assert re.search(rf"\b(def|class) {name}\b", (ROOT / path).read_text()), f"C{number}: no {name} in {path}"
 
 
+def test_every_failure_of_a_budget_has_a_test() -> None:
+    rows = (ROOT / "design" / "proofs" / "budgets.md").read_text().partition("## 9. Failures")[2].partition("##")[0]
+    tests = re.findall(r" `(\w+\.py)::(\w+)` \|$", rows, re.MULTILINE)
+    assert len(tests) == rows.count("\n|") - 2
+    for path, name in tests:
+        assert f"def {name}(" in (ROOT / "tests" / "server" / path).read_text(), f"no {name} in {path}"
+
+
 @pytest.mark.parametrize("number", sorted(CLAIMS))
 def test_names_in_the_code_of_every_claim_exist(number: int) -> None:
     for path, name in re.findall(r"`((?:lab/)?src/[^`]+\.py)`\s+\(`([\w.]+)`\)", part(CLAIMS[number], "Code")):

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from threading import Thread
+from traceback import print_exc
 from typing import NamedTuple
 
 import countless
@@ -139,7 +140,10 @@ class Gateway:
         if (directory := self._state_dir) is not None:
             until(lambda: len(list(directory.iterdir())) == 1, "what earlier generations left is handed in")
             self._spend_all(2)
-        return self._client.close(WAIT_S) and not self._refused
+        delivered = self._client.close(WAIT_S)
+        if self._refused or not delivered:
+            print(f"gateway {self._identity}: refused {self._refused}, delivered {delivered}", file=sys.stderr)
+        return delivered and not self._refused
 
     def _spend_all(self, first_thread: int) -> None:
         threads = [Thread(target=self._spend, args=(first_thread + number,)) for number in range(2)]
@@ -207,6 +211,7 @@ def supervise(schedule: Schedule, url: str, directory: Path) -> bool:
                 print("kill the coordinator", flush=True)
             running[_fork(schedule, url, directory, number, generation + 1)] = (number, generation + 1)
         elif status != 0:
+            print(f"gateway {(number, generation)} of {schedule} ended with {status}", file=sys.stderr, flush=True)
             for other in running:
                 os.kill(other, signal.SIGKILL)
             return False
@@ -222,7 +227,11 @@ def _fork(schedule: Schedule, url: str, directory: Path, number: int, generation
         complete = False
         try:
             complete = Gateway(schedule, url, directory, number, generation).run()
+        except BaseException:
+            print_exc()
+            raise
         finally:
+            sys.stderr.flush()
             os._exit(0 if complete else 1)
     return pid
 

@@ -25,6 +25,7 @@ class FaultProfile:
     max_delay_s: float = 0.0  # of the frame, and of all frames behind it
     stalled: bool = False  # connections are accepted and no frame passes
     partitioned: bool = False  # connections are closed
+    lost: str = ""  # "up" or "down": the frames in this direction, until the connection is closed
 
 
 HEALTHY = FaultProfile()
@@ -113,21 +114,26 @@ class Proxy:
         self._open.add(server_writer)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pump(reader, server_writer, rng.spawn("up")))
-                both.create_task(self._pump(server_reader, writer, rng.spawn("down")))
+                both.create_task(self._pump(reader, server_writer, "up", rng.spawn("up")))
+                both.create_task(self._pump(server_reader, writer, "down", rng.spawn("down")))
         except* (OSError, EOFError):
             pass
         finally:
             self._open.discard(server_writer)
             server_writer.transport.abort()
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, rng: SeededRandom) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: str, rng: SeededRandom
+    ) -> None:
         """The handshake unchanged, then frame by frame."""
         writer.write(await reader.readuntil(b"\r\n\r\n"))
         while True:
             frame = await _read_frame(reader)
             await self._not_stalled.wait()
             profile = self._profile
+            if profile.lost == direction:
+                self.faults["lost"] += 1
+                continue
             await asyncio.sleep(profile.max_delay_s * rng.random())
             if self._draw("drop", profile.drop, rng):
                 raise ConnectionAbortedError
