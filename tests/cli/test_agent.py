@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from countless.agent import sockets
-from countless.cli.main import main
+from countless.cli.main import INSTALL_SERVER, main
 
 Run = Callable[..., str]
 
@@ -69,7 +69,7 @@ def test_invalid_values_are_refused(rejected: Run) -> None:
 def test_missing_extra_is_named(rejected: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "countless.agent.run", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    one_line(rejected(), "uvicorn is not installed; run: pip install 'countless[server]'")
+    one_line(rejected(), f"uvicorn is not installed; {INSTALL_SERVER}")
 
 
 def test_agent_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from countless import cli
 from countless.cli import commands
+from countless.cli.main import INSTALL_SERVER
 from support.commands import run_command
 
 
@@ -13,7 +14,9 @@ def test_coordinator_names_the_extra_of_the_server(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "countless.server.serve", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     result = run_command("serve")
-    error = "countless: uvicorn is not installed; run: pip install 'countless[server]'\n"
+    error = (
+        "countless: uvicorn is not installed; run, best in an environment of its own: pip install 'countless[server]'\n"
+    )
     assert (result.returncode, result.stdout, result.stderr) == (2, "", error)
 
 
@@ -33,5 +36,5 @@ def test_without_the_command_lines_own_packages_one_line_names_them(
 ) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
     result = run_command(*words.split())
-    error = "countless: the command line needs more packages; run: pip install 'countless[server]'\n"
+    error = f"countless: the command line needs more packages; {INSTALL_SERVER}\n"
     assert (result.returncode, result.stdout, result.stderr) == (2, "", error)

@@ -156,6 +156,9 @@ def test_call_without_a_rule_or_a_coordinator_follows_on_unreachable(
     with pytest.raises(UnknownBudget):
         limited("none", client=client, wait=TIMEOUT_S)(call)()
     assert "create the rule: countless budget create none --limit N --per minute" in caplog.text
+    with pytest.raises(UnknownBudget):
+        limited("none", client=client, wait=TIMEOUT_S, hold=True)(call)()
+    assert "create the rule: countless budget create none --limit N --kind in_flight" in caplog.text
     away = countless.connect(unused_url)
     with pytest.raises(Unreachable):
         limited("none", client=away, wait=0)(call)()
@@ -174,6 +177,10 @@ def test_client_is_ready_when_the_rules_of_its_limits_exist(server: Server, capl
         assert not client.ready(TIMEOUT_S)
         (line,) = [record.message for record in caplog.records if "limit without a rule" in record.message]
         assert line.endswith("create it: countless budget create 'later/*' --limit N --per minute")
+        limited("exports", client=client, hold=True)
+        assert not client.ready(TIMEOUT_S)
+        assert caplog.messages[-1].endswith("create it: countless budget create exports --limit N --kind in_flight")
+        server.reader.request("POST", "/api/v1/budgets", {"name": "exports", "limit": 1, "kind": "in_flight"})
         server.reader.request("POST", "/api/v1/budgets", {"name": "later/*", "limit": 1})
         assert client.ready(TIMEOUT_S)
 

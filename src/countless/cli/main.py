@@ -12,6 +12,9 @@ from typing import NoReturn
 
 from countless import __version__
 
+# It has packages of which other programs, such as LiteLLM's proxy, need other versions.
+INSTALL_SERVER = "run, best in an environment of its own: pip install 'countless[server]'"
+
 
 def main() -> None:
     """Run the command line; an error that the user can fix is one line on standard error."""
@@ -21,7 +24,7 @@ def main() -> None:
     except ImportError:
         if words == ["--version"]:
             sys.exit(print(f"countless {__version__}"))
-        _fail("the command line needs more packages; run: pip install 'countless[server]'")
+        _fail(f"the command line needs more packages; {INSTALL_SERVER}")
 
     from countless.cli.commands import build
     from countless.errors import CountlessError
@@ -39,10 +42,10 @@ def main() -> None:
     except CountlessError as error:
         _fail(error)
     except ModuleNotFoundError as missing:
-        needed = "countless-lab[figures]" if words[:1] == ["lab"] else "countless[server]"
+        install = "run: pip install 'countless-lab[figures]'" if words[:1] == ["lab"] else INSTALL_SERVER
         if not missing.name or missing.name.startswith("countless"):
             raise
-        _fail(f"{missing.name.partition('.')[0]} is not installed; run: pip install '{needed}'")
+        _fail(f"{missing.name.partition('.')[0]} is not installed; {install}")
     except OSError as error:  # a full disk, a file that this user may not write
         if error.filename is None and error.errno not in (ENOSPC, EDQUOT):
             raise

@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary
 from countless.client import forks, goodbye
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.counter import LABEL_CAP, Counter
-from countless.client.expected_rules import ExpectedRules
+from countless.client.expected_rules import RATE, ExpectedRules
 from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
 from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
@@ -303,9 +303,14 @@ class Client(LocalState):
                 budget = self._client_budgets[name] = ClientBudget(self._budget_part(name))
             return budget
 
-    def expect(self, budget: str) -> None:
-        """Let `ready` ask for this budget, or for a rule such as `keys/*`. Limits do so for theirs."""
-        self._expected_rules.add(validate_budget(budget))
+    def expect(self, budget: str, options: str = RATE) -> None:
+        """Let `ready` ask for this budget, or for a rule such as `keys/*`. Limits do so for theirs.
+
+        Args:
+            budget: The name, or the rule.
+            options: Of the command that `ready` logs if it is missing.
+        """
+        self._expected_rules.add(validate_budget(budget), options)
 
     def ready(self, timeout: float = 5.0) -> bool:
         """Return whether the coordinator answers, and has a rule for each limit of this client. For health checks.

@@ -6,7 +6,7 @@ from countless.client import goodbye
 from countless.client.client import Client, connect
 
 _client: Client | None = None
-_expected: list[str] = []  # before it is made
+_expected: list[tuple[str, str]] = []  # before it is made
 _lock = Lock()
 
 
@@ -16,15 +16,15 @@ def default_client() -> Client:
     with _lock:
         if _client is None:
             _client = connect()
-            for budget in _expected:
-                _client.expect(budget)
+            for budget, options in _expected:
+                _client.expect(budget, options)
         return _client
 
 
-def expect_by_default(budget: str) -> None:
+def expect_by_default(budget: str, options: str) -> None:
     """A limit without a client spends from this budget, or from the budgets of this rule."""
     goodbye.install()  # now: when the first request makes the client, a server may have handlers of its own
     with _lock:
-        _expected.append(budget)
+        _expected.append((budget, options))
         if _client is not None:
-            _client.expect(budget)
+            _client.expect(budget, options)

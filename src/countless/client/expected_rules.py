@@ -23,7 +23,11 @@ class Settling(Protocol):
     def settle(self, used: int) -> None: ...
 
 
-def command_for(rule: str, options: str = "--limit N --per minute") -> str:
+RATE = "--limit N --per minute"  # options of the command that creates a rule
+HELD = "--limit N --kind in_flight"
+
+
+def command_for(rule: str, options: str = RATE) -> str:
     """
     >>> command_for("keys/*")
     "countless budget create 'keys/*' --limit N --per minute"
@@ -35,17 +39,17 @@ class ExpectedRules:
     """Those of one client, until the coordinator was found to have them."""
 
     def __init__(self) -> None:
-        self._missing: dict[str, None] = {}
+        self._missing: dict[str, str] = {}  # and the options of the commands that create them
         self._logged: set[str] = set()
 
-    def add(self, rule: str) -> None:
+    def add(self, rule: str, options: str) -> None:
         """A limit spends from budgets of this rule, such as `keys/*`."""
-        self._missing[rule] = None
+        self._missing[rule] = options
 
     def check(self, budget_of: Callable[[str], Reserving], timeout: float, clock: Clock = monotonic) -> bool:
         """Ask for a unit of each, and return it."""
         deadline, found = clock() + timeout, True
-        for rule in list(self._missing):
+        for rule, options in list(self._missing.items()):
             try:
                 budget_of(example_of_rule(rule)).reserve(1, max(0.0, deadline - clock())).settle(0)
             except (Starved, Unreachable):
@@ -54,7 +58,7 @@ class ExpectedRules:
                 found = False
                 if rule not in self._logged:
                     self._logged.add(rule)
-                    create = command_for(rule)
+                    create = command_for(rule, options)
                     log.warning("limit without a rule: rule=%s error=%s; create it: %s", rule, problem, create)
                 continue
             except (LimitExceeded, AboveLimit):

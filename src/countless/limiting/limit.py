@@ -15,7 +15,7 @@ from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S, refusal
 from countless.client.client import Client
 from countless.client.default import default_client, expect_by_default
-from countless.client.expected_rules import command_for
+from countless.client.expected_rules import HELD, RATE, command_for
 from countless.client.http_requests import SparseLog
 from countless.clock import Clock
 from countless.core.budget.decision import Decision, Reason
@@ -76,6 +76,7 @@ class Limit:
         shadow: Admit everything; count and log what would have been refused.
         policy: Name of the limit in `RateLimit` fields, logs and the counter.
         counter: Name of a counter of the requests that were not admitted, by policy, reason and mode.
+        hold: Whether the budget limits what runs at the same time.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Limit:
         shadow: bool = False,
         policy: str = "default",
         counter: str = "limited_requests",
+        hold: bool = False,
     ) -> None:
         if on_unreachable not in ON_UNREACHABLE:
             raise InvalidParameter("on_unreachable", on_unreachable, f"one of: {', '.join(ON_UNREACHABLE)}")
@@ -110,10 +112,12 @@ class Limit:
         self._log = SparseLog()
         self._client = client
         validate_counter(counter)
+        options = HELD if hold else RATE
+        self._create = command_for(self._rule, options)
         if client is None:
-            expect_by_default(self._rule)
+            expect_by_default(self._rule, options)
         else:
-            client.expect(self._rule)
+            client.expect(self._rule, options)
 
     def client(self) -> Client:
         if self._client is None:
@@ -206,7 +210,7 @@ class Limit:
         self.client().counter(self._counter).labels(policy=self.policy, reason=reason, mode=mode).inc()
         usual = reason == Reason.EXHAUSTED and mode == "enforced"
         detail = f": {problem}" if isinstance(problem, UnknownBudget | InvalidParameter) else ""
-        create = f"; create the rule: {command_for(self._rule)}" if reason == NO_BUDGET else ""
+        create = f"; create the rule: {self._create}" if reason == NO_BUDGET else ""
         self._log.log(
             logging.INFO if usual else logging.WARNING,
             "request not admitted: mode=%s policy=%s budget=%s reason=%s%s",

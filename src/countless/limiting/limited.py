@@ -72,7 +72,7 @@ def limited(
         require_integer("cost", cost, 0)
     limit = Limit(
         client, budget, wait=wait, timeout=timeout, on_unreachable=on_unreachable, shadow=shadow, policy=policy,
-        counter=counter,
+        counter=counter, hold=hold,
     )  # fmt: skip
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

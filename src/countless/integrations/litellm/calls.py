@@ -13,7 +13,7 @@ from secrets import token_hex
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.client import Client
 from countless.client.default import default_client, expect_by_default
-from countless.client.expected_rules import command_for
+from countless.client.expected_rules import HELD, RATE, command_for
 from countless.client.http_requests import SparseLog
 from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
@@ -70,13 +70,13 @@ class ModelCalls:
         self._log = SparseLog()
         self._rules: dict[str, str] = {}  # and the options of the commands that create them
         for measure in Measure:
-            kind = "kind in_flight" if measure is Measure.IN_FLIGHT else "per minute"
+            options = HELD if measure is Measure.IN_FLIGHT else RATE
             for rule in map(rule_of_fields, settings.templates(measure)):
-                self._rules[rule] = f"--limit N --{kind}"
+                self._rules[rule] = options
                 if client is None:
-                    expect_by_default(rule)
+                    expect_by_default(rule, options)
                 else:
-                    client.expect(rule)
+                    client.expect(rule, options)
 
     def __len__(self) -> int:
         return len(self._calls)
