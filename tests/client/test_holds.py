@@ -44,8 +44,9 @@ def test_hold_that_is_not_settled_in_time_counts_as_spent(kind: str) -> None:
     tick(recording)
     assert used(recording) == (40, 0)
     assert (recording.expired, hold.expires_in, recording.saved) == (1, 5, None if kind == "plain" else 40)
-    with pytest.raises(HoldExpired, match="the hold of 40 units of budget 'tokens' has expired"):
-        hold.settle(3)
+    for _ in range(2):
+        with pytest.raises(HoldExpired, match="the hold of 40 units of budget 'tokens' has expired"):
+            hold.settle(3)
     assert used(recording) == (40, 0)
 
 

@@ -31,7 +31,11 @@ class Hold:
         require_amount("used", used, 0, self.units)
         if not self._settled:
             self._settled = True  # first: a settlement that an exception has interrupted must not be repeated
-            self._settle(self.units, used)
+            try:
+                self._settle(self.units, used)
+            except HoldExpired:
+                self._settled = False  # nothing has changed: the next call raises, too
+                raise
 
     def __enter__(self) -> Self:
         return self
