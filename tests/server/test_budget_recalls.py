@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Iterator[Server]:
+def without_timeouts(tmp_path: Path) -> Iterator[Server]:
     """A coordinator that waits for stopped processes longer than any test, with a budget."""
     with Server(tmp_path, "--silent-after", "1h") as server:
         server.reader.request("POST", "/api/v1/budgets", RULE)
@@ -34,8 +34,8 @@ def test_site_that_does_not_answer_a_recall_is_charged_until_it_is_back(tokens: 
     assert first.taken + second.taken == LIMIT
 
 
-def test_nobody_waits_for_a_stopped_site_that_was_not_lent_units(patient: Server, start: StartTaker) -> None:
-    first, second = start(patient, "first"), start(patient, "second")
+def test_stopped_site_that_was_not_lent_units_holds_up_no_request(without_timeouts: Server, start: StartTaker) -> None:
+    first, second = start(without_timeouts, "first"), start(without_timeouts, "second")
     assert first.take(900) == "allowed"  # more than a share
     first.process.send_signal(signal.SIGSTOP)
     assert second.take_all() == "exhausted"
@@ -43,16 +43,16 @@ def test_nobody_waits_for_a_stopped_site_that_was_not_lent_units(patient: Server
 
 
 def test_requests_in_line_wait_for_a_stopped_site_and_sites_that_refuse_are_told_of_units_meanwhile(
-    patient: Server, start: StartTaker
+    without_timeouts: Server, start: StartTaker
 ) -> None:
-    first, second, third = (start(patient, name) for name in ("first", "second", "third"))
+    first, second, third = (start(without_timeouts, name) for name in ("first", "second", "third"))
     assert first.take(30) == "allowed"
     assert third.take(980) == "exhausted"
     until(lambda: first.take(1) and first.remaining > 50, "a share")
     first.process.send_signal(signal.SIGSTOP)
     until(lambda: second.take(900, wait=0.1) == "starved", "its place in line")
     assert third.take(980, wait=0.1) == "exhausted"
-    patient.reader.request("PATCH", "/api/v1/budgets/tokens", {"limit": 2 * LIMIT})
+    without_timeouts.reader.request("PATCH", "/api/v1/budgets/tokens", {"limit": 2 * LIMIT})
     until(lambda: third.take(980, wait=0.1) == "starved", "the end of the refusal")
     first.process.send_signal(signal.SIGCONT)
     until(lambda: second.take(900, wait=1) == "allowed", "the units that were recalled")
