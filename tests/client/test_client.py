@@ -55,6 +55,15 @@ def test_client_that_has_counted_nothing_flushes_and_closes_at_once() -> None:
     assert client.close(0)
 
 
+def test_closed_client_promises_no_delivery(mute_server: str, caplog: pytest.LogCaptureFixture) -> None:
+    client = countless.connect(mute_server, site="here")
+    client.counter("hits").add()
+    assert not client.close(0)
+    client._on_status("the attempt that was under way")
+    assert client.last_error == "the attempt that was under way"
+    assert "under way" not in caplog.text
+
+
 def test_disabled_client_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COUNTLESS_DISABLE", "1")
     client = countless.connect("http://127.0.0.1:9")

@@ -347,7 +347,7 @@ class LocalState:
             self._changed.notify_all()
 
     def _on_status(self, error: str | None) -> None:
-        if error is not None and error != self._last_error:
+        if error is not None and error != self._last_error and not self._loop.done:
             log.warning("coordinator not reached, counting continues and delivers later: error=%s", error)
         self._last_error = error
         if error is None:
