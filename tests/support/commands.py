@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
 from io import StringIO
 from subprocess import CompletedProcess
 
@@ -14,6 +15,7 @@ from countless.cli.commands import build
 from countless.cli.main import main
 
 
+@cache
 def all_commands() -> dict[str, TyperCommand]:
     """By its words, such as `budget create`."""
 
