@@ -284,8 +284,13 @@ def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:
         store.save(each)
     for second, part in store.snapshot().items():
         copy.save_at(part, second)
-    assert copy.snapshot() == store.snapshot()
+    assert in_order(copy.snapshot()) == in_order(store.snapshot())
     assert loaded(copy) == loaded(store)
+
+
+def in_order(snapshot: dict[int, Changes]) -> dict[int, tuple[Rows, list[Tombstone]]]:
+    """Tombstones of one second have no order: a copy meets the sites by second."""
+    return {second: (part.rows, sorted(part.tombstones)) for second, part in snapshot.items()}
 
 
 @pytest.mark.slow
