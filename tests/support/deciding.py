@@ -35,6 +35,8 @@ class Budget:
     def take(self, n: int, wait: float) -> Decision:
         self.taken.append(n)
         reason = self._decide(self.name)
+        if reason is Reason.EXHAUSTED:
+            self.left = n - 1
         return Decision(reason, self.retry_after(n) if reason is Reason.EXHAUSTED else None)
 
 

@@ -246,7 +246,8 @@ class Limit:
         if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:
             status, kind, retry = 429, "quota-exceeded", getattr(problem, "retry_after", None)
             title = "quota exceeded" if reason == Reason.EXHAUSTED else "this request costs more than its whole quota"
-            headers = self._headers(self.budget_of(values), 0)
+            budget = self.budget_of(values)
+            headers = self._headers(budget, budget.left)  # a smaller request may find units
         else:
             status, kind, retry = 503, "temporary-reduced-capacity", RETRY_S
             title = "quota temporarily unavailable"
