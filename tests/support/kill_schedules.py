@@ -139,6 +139,7 @@ class Gateway:
         self._spend_all(0)
         if (directory := self._state_dir) is not None:
             until(lambda: len(list(directory.iterdir())) == 1, "what earlier generations left is handed in")
+            self._client.flush(WAIT_S)  # on another connection: what came back is known here by now
             self._spend_all(2)
         delivered = self._client.close(WAIT_S)
         if self._refused or not delivered:
