@@ -35,7 +35,7 @@ def _fork_in_c() -> int:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(TIMEOUT_S)
     try:
-        return ctypes.PyDLL(None).fork()
+        return int(ctypes.PyDLL(None).fork())
     finally:
         sys.setswitchinterval(interval)
 
