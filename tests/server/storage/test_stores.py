@@ -274,6 +274,14 @@ def check_agreement(saves: list[Changes], failures: set[int], restarts: set[int]
         store.close()
 
 
+@every_store
+def test_nothing_is_left_of_a_key_whose_sites_were_all_dropped(create: Create) -> None:
+    store = create(Clock())
+    store.save(Changes({HITS: {"site": [row_of(WEB, 5)]}}))
+    store.save(Changes(dropped=[Dropped(HITS, WEB)]))
+    assert list(store.load(COUNTER)) == []
+
+
 @pytest.mark.slow
 @given(st.lists(any_changes, max_size=5))
 def test_snapshot_of_a_memory_store_rebuilds_it(saves: list[Changes]) -> None:

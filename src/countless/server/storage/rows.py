@@ -209,6 +209,11 @@ def _drop(stored: StoredRows, dropped: list[Dropped]) -> None:
         else:
             stored.pop(key, None)
     for key, of_sites in sites.items():
-        for kept in stored.get(key, {}).values():
+        own = stored.get(key, {})
+        for what, kept in list(own.items()):
             for place in [place for place in kept if place[:2] in of_sites]:
                 del kept[place]
+            if not kept:
+                del own[what]
+        if not own:
+            stored.pop(key, None)
