@@ -6,11 +6,15 @@
 | the coordinator knows of no unit that was not admitted: none counts twice| for good, in a period                    |
 | its upper bound has every unit that is admitted: none is forgotten       | for good, in a period                    |
 
+When everything is healed, profiles that go `to_the_last` check that the whole limit can be spent of a budget that fills
+again: in a period that begins, and of a rolling one when all has come back.
+
 After a restore the coordinator does not know what incarnations were granted since the copy was made, and have ended.
 The limit may be exceeded by what they took, and by no more. Units that were handed in to an earlier run of the
 coordinator, and are handed in again because the acknowledgement was lost, may count twice.
 """
 
+import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
@@ -29,6 +33,8 @@ from simulator.process import Process
 
 LIMIT = 16
 ROLLING_S = 60.0
+REST_S = 300.0  # more than a lease and a window of a rolling budget
+_ROUNDS = 40  # of requests, in which the whole limit can be spent
 MINUTES = Calendar("minute")
 BUDGETS = {
     "for good": BudgetRule(LIMIT, slack=0),
@@ -74,7 +80,8 @@ class Spending:
     def act(self, process: Process) -> None:
         holds = self._holds.setdefault(process, [])
         if holds and not self._rng.randbelow(3):
-            self._settle(process, holds.pop(0))
+            hold = holds.pop(0)
+            self._settle(process, hold, self._rng.randbelow(hold.units + 1))
             return
         for _ in range((1, 4, 12)[self._rng.randbelow(3)]):
             name = self._budgets[self._rng.randbelow(len(self._budgets))]
@@ -87,26 +94,43 @@ class Spending:
         for name in self._budgets:
             self._request(process, name)
 
-    def _settle(self, process: Process, hold: Hold) -> None:
-        used = self._rng.randbelow(hold.units + 1)
+    def settle_all(self) -> None:
+        """Nothing was used of what is held."""
+        for process, holds in self._holds.items():
+            while holds:
+                self._settle(process, holds.pop(), used=0)
+
+    async def spend_the_rest(self, processes: list[Process]) -> None:
+        """Of budgets that fill again: it is the whole limit, and not more."""
+        for name in self._budgets:
+            taken = 0
+            for _ in range(_ROUNDS):
+                taken += sum(self._take(process, name, 1) for process in processes)
+                await asyncio.sleep(0.5)
+            _require(taken == LIMIT, f"{taken} units of {name} can be spent at the end, the limit is {LIMIT}")
+
+    def _settle(self, process: Process, hold: Hold, used: int) -> None:
         self._admitted[hold.of] -= hold.units - used
         with process.fuse:
             hold.request.settle(hold.units, used)
 
     def _request(self, process: Process, name: str) -> None:
-        budget, units = process.budget(name), (1, 1, 2, 7)[self._rng.randbelow(4)]
-        spender = _spender(process, name)
+        units = (1, 1, 2, 7)[self._rng.randbelow(4)]
+        self._take(process, name, units, hold=name != "rolling" and not self._rng.randbelow(3))
+
+    def _take(self, process: Process, name: str, units: int, *, hold: bool = False) -> bool:
+        budget, spender = process.budget(name), _spender(process, name)
         if name == "rolling":
-            if budget.take(units, wait=0):
+            allowed = bool(budget.take(units, wait=0))
+            if allowed:
                 self._rolling.append((self._clock(), units, spender))
                 self._since_copy.setdefault(spender, Counter())
-            return
-        hold = not self._rng.randbelow(3)
+            return allowed
         request = BudgetRequest(budget, units, hold=hold)
         try:
             allowed = bool(decide(request, wait=0))
         except UnknownBudget:  # a clock is wrong
-            return
+            return False
         except Killed:
             period = 0 if BUDGETS[name].per is None else MINUTES.period_at(process.wall_clock())
             self._charged[name, period][spender] += units
@@ -119,6 +143,7 @@ class Spending:
             self._since_copy.setdefault(spender, Counter())[of] += units
             if hold:
                 self._holds.setdefault(process, []).append(Hold(of, units, request))
+        return allowed
 
     def check(self, service: Service, processes: Iterable[Process]) -> None:
         running = {_spender(process, name) for process in processes if process.client.open for name in self._budgets}

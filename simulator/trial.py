@@ -73,7 +73,20 @@ PROFILES = {
     "windows of families": Profile(
         families=("pages", DISTRIBUTION), windows_of_families=True, jumps=NEAR, pauses=(0.01, 0.5, 5.0, 20.0)
     ),
+    "rolling budgets": Profile(
+        budgets=("rolling",), pauses=(0.05, 0.5, 2.0, 10.0), count=5.0, spend=100.0, to_the_last=True
+    ),
+    "budgets with periods": Profile(
+        budgets=("per minute",),
+        jumps=NEAR,
+        clock=20.0,
+        pauses=(0.01, 0.5, 5.0, 20.0),
+        count=5.0,
+        spend=80.0,
+        to_the_last=True,
+    ),
 }
+DRAWN = [name for name, profile in PROFILES.items() if not profile.to_the_last]
 
 
 class Result(NamedTuple):
@@ -104,7 +117,7 @@ class Trial(NamedTuple):
         def draw(what: str, n: int) -> int:
             return rng.spawn(what).randbelow(n)
 
-        profile = profile or [*PROFILES][draw("profile", len(PROFILES))]
+        profile = profile or DRAWN[draw("profile", len(DRAWN))]
         drawn_store = "cluster" if draw("cluster", 6) == 0 else ("memory", "sqlite")[draw("store", 2)]
         store = store or PROFILES[profile].store or drawn_store
         scheme = SCHEMES[draw("scheme", len(SCHEMES))]
@@ -149,6 +162,7 @@ class Trial(NamedTuple):
                 _raise(loop)
             await world.heal()
             await world.settle()
+            await world.spend_the_rest()
             kept = await world.close_all()
             world.check()
             world.truth.check_all_known(world.service.servers(), kept)

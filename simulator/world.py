@@ -28,7 +28,7 @@ from simulator.counter_rounds import CounterRounds
 from simulator.family_steps import check_steps
 from simulator.process import OpenTransport, Process, in_file
 from simulator.reader import Reader
-from simulator.spending import Spending
+from simulator.spending import MINUTES, REST_S, Spending
 from simulator.transcript import Transcript
 from simulator.truth import Label, Truth, Undelivered, known_counts, known_labels
 from simulator.virtual_loop import InlineExecutor
@@ -90,6 +90,7 @@ class Profile:
     count: float = 40.0
     spend: float = 30.0
     fork: float = 0.0
+    to_the_last: bool = False  # at the end the whole limit of its budgets is spent; no seed draws such a profile
 
 
 class Place(NamedTuple):
@@ -527,6 +528,15 @@ class World:
             except CountlessError as error:
                 return str(error)
         return self._reader.trouble()
+
+    async def spend_the_rest(self) -> None:
+        """When everything has come back that was spent or held, and a period has begun after those of wrong clocks."""
+        if self.profile.to_the_last:
+            self._spending.settle_all()
+            until = self.true_clock() + max(REST_S, 2 * max(map(abs, self.profile.jumps)))
+            await asyncio.sleep(MINUTES.bounds(MINUTES.period_at(until) + 1)[0] - self.true_clock() + 1.0)
+            await self._spending.spend_the_rest(self.processes)
+            self.check()
 
     async def close_all(self) -> Undelivered:
         """All programs close their clients. What could not be delivered."""
