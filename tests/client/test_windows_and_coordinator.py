@@ -8,8 +8,7 @@ import pytest
 from countless.core.periods.window import WindowState
 from countless.server.storage import commit
 from countless.wire.keys import COUNTER, Key
-from support.session_world import CALENDAR, START_S
-from support.windows_clients import SERIES, World, running
+from support.windows_clients import CALENDAR, SERIES, START_S, World, running
 
 MINUTE = CALENDAR.period_at(START_S)
 HITS = SERIES[0]

@@ -36,7 +36,7 @@ from countless.wire.frames import IncarnationExpired, IncarnationRetired
 from simulator import outcomes
 from simulator.runs import Run
 from simulator.trial import PROFILES, Trial
-from support import cluster_mutants, copy_mutants, fork_mutants, restore_mutants, session_mutants
+from support import cluster_mutants, copy_mutants, fork_mutants, refilled_mutants, restore_mutants, session_mutants
 
 SEEDS = 64  # `make soak` has 100,000
 PARTS = 4
@@ -55,6 +55,20 @@ def test_every_kind_is_taken_over(profile: str) -> None:
     """Several coordinators behind a broker, of which each is killed now and then."""
     for seed in range(4):
         Trial.drawn(seed, profile, "cluster").run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["rolling budgets", "budgets with periods"])
+def test_budgets_keep_their_limit_and_can_be_spent_to_the_last(profile: str) -> None:
+    for seed in range(12):
+        Trial.drawn(seed, profile).run()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("profile", ["rolling budgets", "budgets with periods"])
+def test_budgets_keep_their_limit_in_many_runs(profile: str) -> None:
+    for seed in range(12, 600):
+        Trial.drawn(seed, profile)._replace(actions=100).run()
 
 
 def test_seeds_on_several_cores_name_the_command_of_a_failure(
@@ -294,6 +308,14 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (copy_mutants.believes_that_a_site_has_left_when_a_copy_of_it_has, "copies", 1),
     (copy_mutants.hands_in_from_a_copy_on_the_same_boot, "copies", 25),
     (copy_mutants.continues_every_copy_as_an_incarnation_of_its_own, "copies", 1),
+    (refilled_mutants.settles_in_the_present_period, "budgets with periods", 2),
+    (refilled_mutants.grants_to_the_present_period, "budgets with periods", 5),
+    (refilled_mutants.carries_units_over, "budgets with periods", 1),
+    (refilled_mutants.opens_closed_periods, "budgets with periods", 3),
+    (refilled_mutants.frees_what_was_handed_over, "rolling budgets", 0),
+    (refilled_mutants.is_handed_over_with_too_large_an_age, "rolling budgets", 26),
+    (refilled_mutants.frees_what_was_saved, "rolling budgets", 6),
+    (refilled_mutants.forgets_what_was_saved, "rolling budgets", 0),
 ]
 CLUSTER_MUTANTS: list[Any] = [
     (cluster_mutants.appends_without_fencing, "dying coordinator", 1),

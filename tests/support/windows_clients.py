@@ -1,11 +1,14 @@
 """Clients that count in windows and a site server, the production classes, for tests that say what happens when.
 
-Random runs are those of the fault simulator.
+Each site and the coordinator has a wall clock of its own. Connections keep the order of frames, and lose what is under
+way when they end. Random runs are those of the fault simulator.
 """
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
 from functools import partial
+from itertools import count
 from threading import Lock, RLock
 from typing import Any, cast
 
@@ -15,20 +18,30 @@ from countless.client.local_windows import LocalCounterWindows, spread_of
 from countless.client.session.protocol import SiteSession
 from countless.client.surroundings import ClientSurroundings
 from countless.client.transport.base import ConnectionLost
+from countless.core.calendar import Calendar
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
+from countless.errors import ProtocolError
 from countless.randomness import SeededRandom
 from countless.server.kinds.counter import WindowedCounter
+from countless.server.sessions.session_table import Session
+from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.rows import Changes, StateStore
+from countless.wire.frames import Hello, decode_up, encode_frames
 from countless.wire.keys import ALL, COUNTER, Key, calendar_text
 from support.budget_world import Broken
-from support.session_world import CALENDAR, START_S, STEP_S, SessionWorld, Stream
+from support.site_server import FakeConnection
 
+CALENDAR = Calendar("minute")
+START_S = 30_000_000 * 60.0
+SILENT_AFTER_S = 20.0
+STEP_S = 0.01  # longer than a session lingers before it sends
 SERIES = ("hits",)
 
 
-class Process(Stream):
+class Process:
     """A process that counts."""
 
     def __init__(self, world: "World", site: str) -> None:
@@ -69,7 +82,20 @@ class Process(Stream):
     def add(self, series: str, n: int) -> None:
         self.windows[series].add(n)
 
+    def disconnect(self) -> None:
+        self.steps: Generator[float, list[bytes], None] | None = None
+        self.up: list[bytes] = []
+        self.connection: FakeConnection | None = None
+        self.served: Session | None = None  # at the coordinator
+
+    def connect(self) -> None:
+        self.disconnect()
+        if not self.session.done:
+            self.steps = self.session.run(self.up.append, lambda: None)
+            next(self.steps)
+
     def receive(self, frames: list[bytes]) -> None:
+        """Frames, or the time that has passed."""
         if self.steps is None:
             return
         try:
@@ -99,18 +125,66 @@ class Disk:
             self._killed = True
 
 
-class World(SessionWorld[Process]):
+class World:
     def __init__(self, sites: int) -> None:
-        super().__init__()
+        self.time = 0.0
+        self.offset = 0.0  # of the coordinator's wall clock
+        self.incarnations = count(1)
+        self.store = MemoryStore()
         self.sites = [Process(self, f"site-{number}") for number in range(sites)]
+
+    def clock(self) -> float:
+        return self.time
+
+    def wall_clock(self) -> float:
+        return START_S + self.time + self.offset
 
     def start_server(self) -> None:
         self.disk = Disk(self.store)
-        self.run_server(cast(StateStore, self.disk))
+        settings = Settings(silent_after=SILENT_AFTER_S)
+        self.server = SiteServer(cast(StateStore, self.disk), settings, self.clock, self.wall_clock)
+        self._running = asyncio.create_task(self.server.run())
 
     async def kill_server(self) -> None:
+        """What was not saved yet is lost, and so is every connection."""
         self.disk.kill()
-        await super().kill_server()
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+        self.server.stop_threads()
+        for site in self.sites:
+            site.disconnect()
+
+    async def deliver_up(self, site: Process) -> None:
+        """The first frame that is on its way from a site."""
+        items = decode_up(site.up.pop(0))
+        if isinstance(items[0], Hello):
+            site.connection = FakeConnection()
+            site.served = await self.server.on_hello(site.connection, items[0])
+        elif site.served is not None and site.connection is not None:
+            try:
+                self.server.on_frame(site.served, site.connection, items, 10)
+            except ProtocolError as error:
+                raise Broken(f"an honest site has broken the protocol: {error}") from error
+        await self.server.flush()
+
+    def deliver_down(self, site: Process) -> None:
+        """The first item that is on its way to a site."""
+        if site.connection is not None and site.connection.received:
+            site.receive(list(encode_frames([site.connection.received.pop(0)])))
+
+    def lose_connection(self, site: Process) -> None:
+        if site.served is not None and site.connection is not None:
+            self.server.on_disconnect(site.served, site.connection)
+        site.disconnect()
+
+    async def pass_time(self, seconds: float) -> None:
+        self.time += seconds
+        self.server.tick()
+        await self.server.flush()
+        for site in self.sites:
+            if site.connection is not None and site.connection.close_reason is not None:
+                self.lose_connection(site)
+            site.receive([])
 
     async def deliver_all(self) -> None:
         idle = 0  # a session lingers before it sends
