@@ -59,28 +59,17 @@ async def test_recorder_keeps_history_until_the_counter_is_deleted() -> None:
         assert [row[1] for row in again.points] == [0]
 
 
-async def test_counter_created_again_under_its_name_has_a_new_history() -> None:
+@pytest.mark.parametrize("events", [2, 20], ids=["fewer", "more"])
+async def test_counter_created_again_under_its_name_has_a_new_history(events: int) -> None:
     async with site_server() as harness:
         recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("hits", 0, 9))
         recorder.tick()
         harness.server.delete("hits")
-        await harness.send(session, connection, Join("hits", 0, 2))  # before the next record
+        await harness.send(session, connection, Join("hits", 0, events))  # before the next record
         recorder.tick()
-        assert [row[1] for row in recorder.for_counter(harness.server.counter("hits")).points] == [2]
-
-
-async def test_counter_created_again_with_more_events_has_a_new_history() -> None:
-    async with site_server() as harness:
-        recorder = Recorder(harness.server, clock=lambda: harness.time, steady=lambda: harness.time)
-        session, connection = await harness.connect("web")
-        await harness.send(session, connection, Join("hits", 0, 9))
-        recorder.tick()
-        harness.server.delete("hits")
-        await harness.send(session, connection, Join("hits", 0, 20))  # before the next record
-        recorder.tick()
-        assert [row[1] for row in recorder.for_counter(harness.server.counter("hits")).points] == [20]
+        assert [row[1] for row in recorder.for_counter(harness.server.counter("hits")).points] == [events]
 
 
 async def test_history_of_a_new_counter_begins_with_zero_when_it_was_created() -> None:

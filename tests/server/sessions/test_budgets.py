@@ -151,19 +151,6 @@ async def test_totals_of_many_holds_pass_64_bits() -> None:
         assert await web.take(limit) == "allowed"
 
 
-async def test_reported_spending_is_known_after_a_restart() -> None:
-    store = MemoryStore()
-    async with site_server(store) as harness:
-        create(harness, 10)
-        (web,) = await connected(harness, "web")
-        assert [await web.take(5), await web.take(1)] == 2 * ["allowed"]
-        assert used(harness) == (10, 5, 8)
-    async with site_server(store) as harness:
-        assert used(harness) == (10, 5, 8)
-        with pytest.raises(InvalidParameter, match="from 5, the units spent already"):
-            harness.server.budgets.configure("tokens", {"limit": 4})
-
-
 async def test_limit_of_a_site_that_timed_out_counts_as_used() -> None:
     async with site_server(silent_after=10) as harness:
         create(harness, 10)
@@ -532,20 +519,6 @@ async def test_first_shares_of_a_period_are_made_for_the_holders_of_the_last() -
             await site.take(1, at(NOON))
         await sites[0].take(1, at(NOON + 1))
         assert sites[0].of(at(NOON + 1)).granted == 28
-
-
-async def test_restart_continues_every_open_period() -> None:
-    store, wall = MemoryStore(), WallClock()
-    async with site_server(store, wall_clock=wall) as harness:
-        create(harness, 10, "hour")
-        (web,) = await connected(harness, "web")
-        for period in (NOON, NOON + 1):
-            await web.take(10, at(period))
-    async with site_server(store, wall_clock=wall) as harness:
-        web.harness = harness
-        await web.connect()
-        for period in (NOON, NOON + 1):
-            assert await web.take(1, at(period)) == "exhausted"
 
 
 async def test_limit_is_raised_and_lowered_in_every_open_period() -> None:

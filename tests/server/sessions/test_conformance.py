@@ -8,22 +8,11 @@ import pytest
 
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import VERSION, Hello, Sync, SyncAck
+from support.hours import FIRST, HOUR, HourClock
 from support.kinds_of_items import ALL_ITEMS, Items
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
-HOUR = 3600.0
-FIRST = 490_000  # a window
 COUNTED = [items for items in ALL_ITEMS if items.opens_again]
-
-
-class Clock:
-    seconds = FIRST * HOUR + 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-    def show(self, window: int) -> None:
-        self.seconds = (FIRST + window) * HOUR + 100.0
 
 
 def window(number: int, name: str = "requests") -> str:
@@ -34,8 +23,8 @@ Start = Callable[..., AbstractAsyncContextManager[SiteServerHarness]]
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HourClock:
+    return HourClock()
 
 
 @pytest.fixture(params=ALL_ITEMS, ids=lambda items: str(items.kind))
@@ -50,7 +39,7 @@ def text(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def start(items: Items, clock: Clock) -> Start:
+def start(items: Items, clock: HourClock) -> Start:
     """A coordinator that has what is called so, whoever creates it."""
 
     @asynccontextmanager
@@ -204,7 +193,7 @@ async def test_join_beyond_a_limit_is_rejected_until_there_is_room(items: Items,
 
 
 async def test_at_its_edge_a_window_ends_and_the_next_one_counts_from_zero(
-    items: Items, start: Start, clock: Clock
+    items: Items, start: Start, clock: HourClock
 ) -> None:
     """The site's clock is ahead: it counts in the next window while the coordinator's shows this one."""
     store = MemoryStore()
@@ -226,7 +215,7 @@ async def test_at_its_edge_a_window_ends_and_the_next_one_counts_from_zero(
 
 
 @pytest.mark.parametrize("items", COUNTED, ids=lambda items: str(items.kind))
-async def test_closed_window_opens_again_for_a_late_site(items: Items, start: Start, clock: Clock) -> None:
+async def test_closed_window_opens_again_for_a_late_site(items: Items, start: Start, clock: HourClock) -> None:
     store = MemoryStore()
     async with start(window(0), store) as harness:
         web, late = await harness.connect("web"), await harness.connect("late")
@@ -248,7 +237,7 @@ async def test_closed_window_opens_again_for_a_late_site(items: Items, start: St
 
 
 @pytest.mark.parametrize("items", COUNTED, ids=lambda items: str(items.kind))
-async def test_window_that_the_site_does_not_know_is_lost(items: Items, start: Start, clock: Clock) -> None:
+async def test_window_that_the_site_does_not_know_is_lost(items: Items, start: Start, clock: HourClock) -> None:
     """The state is an older copy: the site has left the window since then."""
     async with start(window(0)) as harness:
         web = await harness.connect("web")

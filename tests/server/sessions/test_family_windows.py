@@ -27,30 +27,19 @@ from countless.wire.families import (
     KnownLabels,
 )
 from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join, KnownCounts
+from support.hours import FIRST, HOUR, HourClock
 from support.saved import load_families, load_rules
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 from support.tombstones import shown
 
-HOUR = 3600.0
-FIRST = 490_000  # a window
 RULE = FamilyRule(LABELS, 0.1, windows=WindowRule("hour", keep=2))
 KNOWN = IncarnationRetired | KnownCounts
 
 
-class Clock:
-    seconds = FIRST * HOUR + 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-    def show(self, window: int) -> None:
-        self.seconds = (FIRST + window) * HOUR + 100.0
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HourClock:
+    return HourClock()
 
 
 def name(window: int, series: str = "pages") -> str:
@@ -86,7 +75,7 @@ def labels(harness: SiteServerHarness, first: int, last: int | None = None) -> d
     return dict(family(harness).labels_between((FIRST + first) * HOUR, (FIRST + end) * HOUR).counts)
 
 
-async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock) -> None:
+async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         web = await harness.connect("web")
         await harness.send(*web, *counted(0, 3, 2))
@@ -106,7 +95,7 @@ async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock
         assert [each.label for each in family(harness).published.top(0.5).labels] == ["{p=a}"]
 
 
-async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_all_windows(clock: Clock) -> None:
+async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_all_windows(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         web = await harness.connect("web")
@@ -127,7 +116,7 @@ async def test_site_that_left_is_acknowledged_again_and_has_one_tombstone_for_al
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
-async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Clock, kind: str) -> None:
+async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: HourClock, kind: str) -> None:
     store: StateStore = MemoryStore() if kind == "memory" else SqliteStore(None)
     async with site_server(store, wall_clock=clock) as harness:
         harness.server.create("pages", RULE)
@@ -158,7 +147,7 @@ async def test_labels_of_windows_that_are_not_kept_stay_in_the_total(clock: Cloc
         assert windows(harness) == [(3, 16, "closed"), (4, 18, "closed"), (5, 0, "open")]
 
 
-async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: Clock) -> None:
+async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         web = await harness.connect("web")
@@ -179,7 +168,7 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         assert [(each.period - FIRST, each.lost, str(each.state)) for each in family(harness).youngest()] == expected
 
 
-async def test_smallest_epsilon_of_all_sites_is_in_force_in_later_windows(clock: Clock) -> None:
+async def test_smallest_epsilon_of_all_sites_is_in_force_in_later_windows(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         web, app = await harness.connect("web"), await harness.connect("app")
@@ -191,7 +180,7 @@ async def test_smallest_epsilon_of_all_sites_is_in_force_in_later_windows(clock:
         assert load_rules(store)["pages@hour"].epsilon == 0.01
 
 
-async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
+async def test_other_windows_and_names_are_rejected(clock: HourClock) -> None:
     async with site_server(wall_clock=clock, max_counters=4) as harness:
         web = await harness.connect("web")
 
@@ -223,7 +212,7 @@ async def test_other_windows_and_names_are_rejected(clock: Clock) -> None:
         assert sorted(harness.server.families.by_name) == ["pages", "plain"]
 
 
-async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> None:
+async def test_readers_see_windows_only_once_they_are_saved(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         web = await harness.connect("web")
@@ -256,7 +245,7 @@ HOURLY = FamilyRule(LABELS, 0.1, windows=WindowRule("hour"))
 
 @pytest.mark.parametrize("store", [MemoryStore, lambda: SqliteStore(None)])
 async def test_family_gets_windows_from_the_next_edge_on_and_keeps_its_labels(
-    clock: Clock, store: Callable[[], StateStore]
+    clock: HourClock, store: Callable[[], StateStore]
 ) -> None:
     saved = store()
     async with site_server(saved, wall_clock=clock) as harness:
@@ -300,7 +289,7 @@ async def test_family_gets_windows_from_the_next_edge_on_and_keeps_its_labels(
 
 
 async def test_site_that_had_left_a_family_before_it_got_windows_counts_again_after_it_was_deleted(
-    clock: Clock,
+    clock: HourClock,
 ) -> None:
     async with site_server(wall_clock=clock) as harness:
         web = await harness.connect("web")
@@ -311,7 +300,7 @@ async def test_site_that_had_left_a_family_before_it_got_windows_counts_again_af
         assert harness.server.families.by_name["pages"].known_total == 5
 
 
-async def test_windows_of_a_family_are_shown_as_saved_only_once_they_are(clock: Clock) -> None:
+async def test_windows_of_a_family_are_shown_as_saved_only_once_they_are(clock: HourClock) -> None:
     store = PausedStore()
     async with site_server(store, wall_clock=clock) as harness:
         web = await harness.connect("web")

@@ -25,26 +25,14 @@ from countless.wire.frames import (
     SyncAck,
 )
 from countless.wire.keys import COUNTER
+from support.hours import FIRST, HOUR, HourClock
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.stores import PausedStore
 
-HOUR = 3600.0
-FIRST = 490_000  # a window
-
-
-class Clock:
-    seconds = FIRST * HOUR + 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-    def show(self, window: int, second: float = 100.0) -> None:
-        self.seconds = (FIRST + window) * HOUR + second
-
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> HourClock:
+    return HourClock()
 
 
 def name(window: int, series: str = "requests") -> str:
@@ -61,7 +49,7 @@ def windows(harness: SiteServerHarness, series: str = "requests") -> list[tuple[
     return [(each.period - FIRST, each.estimate, str(each.state)) for each in counter(harness, series).youngest()]
 
 
-async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock) -> None:
+async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
         received = await harness.send(session, connection, Join(name(0), 0, 3))
@@ -83,7 +71,7 @@ async def test_windows_follow_one_another_and_closed_ones_are_exact(clock: Clock
         assert counter(harness).published_answer.estimate == counter(harness).known_total == 6
 
 
-async def test_closed_window_is_incomplete_while_an_earlier_one_is_open(clock: Clock) -> None:
+async def test_closed_window_is_incomplete_while_an_earlier_one_is_open(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         stuck = await harness.connect("stuck")
         await harness.send(*stuck, Join(name(0), 0, 1))
@@ -103,7 +91,7 @@ async def test_closed_window_is_incomplete_while_an_earlier_one_is_open(clock: C
         assert windows(harness) == [(0, 2, "closed"), (1, 8, "closed"), (3, 0, "open")]
 
 
-async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: Clock) -> None:
+async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
@@ -124,7 +112,7 @@ async def test_retired_site_is_lost_to_every_window_it_may_have_counted_in(clock
         assert [each.lost for each in counter(harness).youngest()] == [0, 1, 1, 1]
 
 
-async def test_message_for_a_window_that_was_left_is_answered_with_leave_ack(clock: Clock) -> None:
+async def test_message_for_a_window_that_was_left_is_answered_with_leave_ack(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
@@ -138,7 +126,7 @@ async def test_message_for_a_window_that_was_left_is_answered_with_leave_ack(clo
         assert counter(harness).known_total == 4
 
 
-async def test_site_without_windows_at_present_continues_its_incarnation(clock: Clock) -> None:
+async def test_site_without_windows_at_present_continues_its_incarnation(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join(name(0), 0, 3), Leave(name(0), 0, 3))
@@ -150,7 +138,7 @@ async def test_site_without_windows_at_present_continues_its_incarnation(clock: 
         assert counter(harness).known_total == 5
 
 
-async def test_windows_beyond_keep_are_dropped_and_stay_in_the_total(clock: Clock) -> None:
+async def test_windows_beyond_keep_are_dropped_and_stay_in_the_total(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         harness.server.create("requests", Config(windows=WindowRule("hour", keep=2)))
@@ -174,7 +162,7 @@ async def test_windows_beyond_keep_are_dropped_and_stay_in_the_total(clock: Cloc
         assert (counter(harness).before, counter(harness).published_answer.estimate) == (27, 57)
 
 
-async def test_windows_far_ahead_are_few(clock: Clock) -> None:
+async def test_windows_far_ahead_are_few(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
         received = await harness.send(
@@ -185,7 +173,7 @@ async def test_windows_far_ahead_are_few(clock: Clock) -> None:
         assert "check the clock of the site" in rejected.reason
 
 
-async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: Clock) -> None:
+async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         harness.server.create("plain", Config())
         session, connection = await harness.connect("web")
@@ -213,7 +201,7 @@ async def test_join_that_does_not_fit_the_rule_is_rejected_with_a_reason(clock: 
 HOURLY = Config(windows=WindowRule("hour"))
 
 
-async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(clock: Clock) -> None:
+async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         old = await harness.connect("old")
@@ -259,7 +247,7 @@ async def test_counter_gets_windows_from_the_next_edge_on_and_keeps_its_total(cl
         assert today.known_since == counter(harness).calendar.local_time(int((FIRST + 1) * HOUR))
 
 
-async def test_exported_total_does_not_fall_when_windows_begin(clock: Clock) -> None:
+async def test_exported_total_does_not_fall_when_windows_begin(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
         await harness.send(session, connection, Join("requests", 0, 0), Report("requests", 0, 2000, 1000))
@@ -273,7 +261,7 @@ async def test_exported_total_does_not_fall_when_windows_begin(clock: Clock) -> 
         assert counter(harness).published_answer.estimate == 2000
 
 
-async def test_windows_of_a_counter_are_shown_as_saved_only_once_they_are(clock: Clock) -> None:
+async def test_windows_of_a_counter_are_shown_as_saved_only_once_they_are(clock: HourClock) -> None:
     store = PausedStore()
     async with site_server(store, wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
@@ -289,7 +277,7 @@ async def test_windows_of_a_counter_are_shown_as_saved_only_once_they_are(clock:
         assert counter(harness).published_answer.estimate == 2010
 
 
-async def test_labelled_series_get_windows_with_their_counter(clock: Clock) -> None:
+async def test_labelled_series_get_windows_with_their_counter(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         harness.server.create("requests", Config(alpha=0.02))
         series = 'requests{route="/a"}'
@@ -307,7 +295,7 @@ async def test_labelled_series_get_windows_with_their_counter(clock: Clock) -> N
         assert (counter(harness).spec.alpha, counter(harness, series).spec.alpha) == (0.05, 0.05)
 
 
-async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_series(clock: Clock) -> None:
+async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_series(clock: HourClock) -> None:
     store, overflow = MemoryStore(), 'requests{overflow="true"}'
     series = [f'requests{{route="{number}"}}' for number in range(3)]
     async with site_server(store, wall_clock=clock, label_cap=1) as harness:
@@ -331,7 +319,7 @@ async def test_series_beyond_the_cap_are_counted_in_windows_of_the_overflow_seri
         assert windows(harness, overflow) == [(0, 12, "closed"), (1, 6, "open")]
 
 
-async def test_windows_that_were_left_do_not_use_up_the_limits(clock: Clock) -> None:
+async def test_windows_that_were_left_do_not_use_up_the_limits(clock: HourClock) -> None:
     async with site_server(wall_clock=clock, max_counters_per_site=2, max_counters=2) as harness:
         session, connection = await harness.connect("web")
         for window in range(20):
@@ -347,7 +335,7 @@ async def test_windows_that_were_left_do_not_use_up_the_limits(clock: Clock) -> 
         assert "max_counters_per_site" in rejected.reason
 
 
-async def test_unreachable_session_in_a_window_that_is_not_kept_is_retired(clock: Clock) -> None:
+async def test_unreachable_session_in_a_window_that_is_not_kept_is_retired(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         harness.server.create("requests", Config(windows=WindowRule("hour", keep=2)))
         gone, connection = await harness.connect("gone")
@@ -365,7 +353,7 @@ async def test_unreachable_session_in_a_window_that_is_not_kept_is_retired(clock
         assert counter(harness).published_answer.estimate == 8
 
 
-async def test_published_total_never_falls_also_over_restarts(clock: Clock) -> None:
+async def test_published_total_never_falls_also_over_restarts(clock: HourClock) -> None:
     store = MemoryStore()
     config = Config(alpha=0.2, scheme="deterministic", windows=WindowRule("hour", floor=10_000))
     highest = 0.0
@@ -387,7 +375,7 @@ async def test_published_total_never_falls_also_over_restarts(clock: Clock) -> N
 
 
 async def test_exported_total_does_not_fall_when_the_sites_of_an_open_window_leave_and_the_coordinator_restarts(
-    clock: Clock,
+    clock: HourClock,
 ) -> None:
     """The window's answer becomes the exact total, which is less than the estimate was."""
     store = MemoryStore()
@@ -404,7 +392,7 @@ async def test_exported_total_does_not_fall_when_the_sites_of_an_open_window_lea
         assert counter(harness).largest_published >= largest
 
 
-async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> None:
+async def test_readers_see_windows_only_once_they_are_saved(clock: HourClock) -> None:
     store = PausedStore()
     async with site_server(store, wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
@@ -425,7 +413,7 @@ async def test_readers_see_windows_only_once_they_are_saved(clock: Clock) -> Non
         assert changed.is_set()
 
 
-async def test_floor_is_that_of_the_last_closed_window_and_survives_a_restart(clock: Clock) -> None:
+async def test_floor_is_that_of_the_last_closed_window_and_survives_a_restart(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
@@ -441,7 +429,7 @@ async def test_floor_is_that_of_the_last_closed_window_and_survives_a_restart(cl
         assert floors == {1: 333, 2: 7}
 
 
-async def test_sites_of_the_window_before_are_expected(clock: Clock) -> None:
+async def test_sites_of_the_window_before_are_expected(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         for number in range(5):
             web = await harness.connect(f"web-{number}")
@@ -450,7 +438,7 @@ async def test_sites_of_the_window_before_are_expected(clock: Clock) -> None:
         assert counter(harness).open[FIRST + 1].coordinator.next_context.sites == 5
 
 
-async def test_loss_of_a_window_that_is_dropped_stays_with_the_later_ones(clock: Clock) -> None:
+async def test_loss_of_a_window_that_is_dropped_stays_with_the_later_ones(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         harness.server.create("requests", Config(windows=WindowRule("hour", keep=2)))
@@ -472,7 +460,7 @@ async def test_loss_of_a_window_that_is_dropped_stays_with_the_later_ones(clock:
         assert lost == [(2, 1, "incomplete"), (3, 0, "closed"), (4, 0, "open")]
 
 
-async def test_wrong_clock_of_the_coordinator_makes_few_windows_incomplete(clock: Clock) -> None:
+async def test_wrong_clock_of_the_coordinator_makes_few_windows_incomplete(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         harness.server.create("requests", Config(windows=WindowRule("hour", keep=3)))
         gone, connection = await harness.connect("gone")
@@ -486,7 +474,7 @@ async def test_wrong_clock_of_the_coordinator_makes_few_windows_incomplete(clock
         assert [each.period - FIRST for each in counter(harness).youngest() if each.lost] == [0, 1, 2, 3]
 
 
-async def test_windows_of_a_span_are_listed(clock: Clock) -> None:
+async def test_windows_of_a_span_are_listed(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         session, connection = await harness.connect("web")
         for window in (0, 1, 4):
@@ -507,7 +495,7 @@ async def test_windows_of_a_span_are_listed(clock: Clock) -> None:
         assert counter(harness).youngest(0) == []
 
 
-async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: Clock) -> None:
+async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: HourClock) -> None:
     async with site_server(wall_clock=clock) as harness:
         gone, connection = await harness.connect("gone")
         await harness.send(gone, connection, Join(name(0), 0, 3))
@@ -520,7 +508,7 @@ async def test_unreachable_sites_are_waited_for_in_the_open_window(clock: Clock)
         assert str(counter(harness).published_answer.state) == "degraded"
 
 
-async def test_state_restored_from_an_older_copy_calls_the_windows_since_then_incomplete(clock: Clock) -> None:
+async def test_state_restored_from_an_older_copy_calls_the_windows_since_then_incomplete(clock: HourClock) -> None:
     store = MemoryStore()
     async with site_server(store, wall_clock=clock) as harness:
         web = await harness.connect("web")
@@ -546,7 +534,7 @@ async def test_state_restored_from_an_older_copy_calls_the_windows_since_then_in
 
 async def test_window_that_was_left_is_acknowledged_again_for_a_leave_that_follows_a_join() -> None:
     """The acknowledgement of the join comes too early for a site that has to leave an earlier window first."""
-    async with site_server(wall_clock=Clock()) as harness:
+    async with site_server(wall_clock=HourClock()) as harness:
         names = [f"hits@hour:{FIRST - 1}", f"hits@hour:{FIRST}"]
         site = await harness.connect("a")
         for name in names:
