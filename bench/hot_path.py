@@ -31,7 +31,7 @@ from countless.core.triggers import EveryNth, OffsetMultiple
 from countless.inprocess.tracker import Tracker
 from countless.randomness import SystemRandom
 from countless.schemes.registry import SchemeName
-from countless.wire.frames import SetBudgetRule
+from countless.wire.budgets import SetBudgetRule
 from countless.wire.keys import ALL, COUNTER, Key
 
 

@@ -16,7 +16,7 @@ from countless.client.client import Client, connect
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId
 from countless.errors import AboveLimit, InvalidParameter, LimitExceeded, Starved, UnknownBudget
-from countless.wire.frames import BudgetRejected, SetBudgetRule
+from countless.wire.budgets import BudgetRejected, SetBudgetRule
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import TOKENS, ConnectedProcesses, Process, RecordingBudget
 from support.local_counters import together

@@ -18,13 +18,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.errors import LimitExceeded, UnknownBudget
-from countless.wire.frames import (
-    BudgetDownItem,
-    BudgetLeave,
-    BudgetLeaveAck,
-    BudgetRejected,
-    SetBudgetRule,
-)
+from countless.wire.budgets import BudgetDownItem, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import Quotas, Told, told
 

@@ -13,7 +13,7 @@ from countless.core.budget.messages import BudgetId
 from countless.core.budget.state import BudgetState
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter, Unreachable
-from countless.wire.frames import SetBudgetRule
+from countless.wire.budgets import SetBudgetRule
 from support.local_budgets import TOKENS, Process, RecordingBudget
 from support.service import TIMEOUT_S, until
 from support.waiting import eventually

@@ -10,7 +10,7 @@ from countless.client.budgets.group import BudgetGroup
 from countless.client.budgets.holds import HOLD_S, MAX_ENDED, Expiries, OpenHold
 from countless.core.budget.hold import Hold
 from countless.errors import HoldExpired, InvalidParameter
-from countless.wire.frames import SetBudgetRule
+from countless.wire.budgets import SetBudgetRule
 from support.interrupts import points, run_until
 from support.local_budgets import TOKENS, RecordingBudget
 

@@ -14,7 +14,7 @@ from countless.core.budget.hold import Hold
 from countless.core.budget.messages import Ask, Quota
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
-from countless.wire.frames import BudgetRejected
+from countless.wire.budgets import BudgetRejected
 from support.interrupts import interrupt, is_free, points, run_until
 from support.local_budgets import TOKENS, ConnectedProcesses, RecordingBudget
 from support.local_counters import together

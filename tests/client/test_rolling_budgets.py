@@ -18,8 +18,7 @@ from countless.core.budget.rule import MIN_LEASE_S, BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.errors import InvalidParameter
-from countless.wire.budget_rule import rule_item, rule_of
-from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, SetBudgetRule
+from countless.wire.budgets import BudgetDownItem, BudgetLeave, BudgetLeaveAck, SetBudgetRule, rule_item, rule_of
 from support.local_budgets import Quotas, Told, told
 
 SITE = SiteId("web", 7)

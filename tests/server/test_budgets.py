@@ -11,7 +11,7 @@ from countless.client.client import Client
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.messages import BudgetId
 from countless.errors import InvalidParameter, LimitExceeded, Starved, UnknownBudget, Unreachable
-from countless.wire.frames import BudgetLeave
+from countless.wire.budgets import BudgetLeave
 from support.service import TIMEOUT_S, Server, python, until
 
 pytestmark = pytest.mark.slow

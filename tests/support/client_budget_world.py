@@ -23,8 +23,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.budget.state import PersistentBudget
 from countless.core.messages import SiteId
-from countless.wire.budget_rule import rule_item
-from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck
+from countless.wire.budgets import BudgetDownItem, BudgetLeave, BudgetLeaveAck, rule_item
 
 REST_STEPS = 20_000
 

@@ -10,6 +10,7 @@ from countless.core.family.rule import LABELS
 from countless.core.messages import Report
 from countless.server.sessions.closed_windows import Fold
 from countless.server.site_server import SiteServer
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck, BudgetRejected
 from countless.wire.families import (
     FamilyJoin,
     FamilyLabels,
@@ -21,9 +22,6 @@ from countless.wire.families import (
     KnownLabels,
 )
 from countless.wire.frames import (
-    BudgetLeave,
-    BudgetLeaveAck,
-    BudgetRejected,
     CounterRejected,
     DownItem,
     IncarnationRetired,

@@ -12,7 +12,7 @@ from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
-from countless.wire.frames import BudgetDownItem, BudgetLeave, SetBudgetRule
+from countless.wire.budgets import BudgetDownItem, BudgetLeave, SetBudgetRule
 from support.service import TIMEOUT_S
 
 TOKENS = BudgetId("tokens")

@@ -13,7 +13,8 @@ from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.session_table import Session
 from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import BudgetLeave, IncarnationExpired, UpItem
+from countless.wire.budgets import BudgetLeave
+from countless.wire.frames import IncarnationExpired, UpItem
 
 
 def does_not_see_that_the_last_forgotten_incarnation_has_expired(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ from collections import Counter
 from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.budget.rolling import RollingSite
 from countless.core.budget.site import BudgetSite, Verdict
-from countless.wire.frames import BudgetRejected, DownItem, SetBudgetRule, UpItem
+from countless.wire.budgets import BudgetRejected, SetBudgetRule
+from countless.wire.frames import DownItem, UpItem
 from support.site_server import FakeConnection, SiteServerHarness
 
 TOKENS = BudgetId("tokens")

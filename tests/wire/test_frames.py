@@ -13,6 +13,7 @@ from countless.core.budget.messages import Ask, BudgetId, Pane, Quota
 from countless.core.messages import Report, SetTrigger, Snapshot, StartRound
 from countless.core.triggers import EveryNth, GeometricGrowth, OffsetMultiple
 from countless.errors import ProtocolError
+from countless.wire.budgets import MAX_PANES, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
 from countless.wire.families import (
     FamilyJoin,
     FamilyLabels,
@@ -33,11 +34,7 @@ from countless.wire.families import (
 from countless.wire.frames import (
     MAX_FRAME_BYTES,
     MAX_NUMBER,
-    MAX_PANES,
     UP_ITEMS,
-    BudgetLeave,
-    BudgetLeaveAck,
-    BudgetRejected,
     CounterRejected,
     DownItem,
     Hello,
@@ -51,7 +48,6 @@ from countless.wire.frames import (
     Leave,
     LeaveAck,
     Rejoin,
-    SetBudgetRule,
     Sync,
     SyncAck,
     UpItem,

@@ -32,7 +32,7 @@ from countless.core.family.rule import FamilyRule
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site
 from countless.core.triggers import EveryNth
-from countless.wire.frames import BudgetLeave
+from countless.wire.budgets import BudgetLeave
 from countless.wire.keys import ALL, BUDGET, COUNTER, FAMILY, Key, calendar_text, validate_budget, validate_name
 from countless.wire.nats_url import Broker
 

@@ -21,11 +21,11 @@ import msgspec
 from msgspec import Meta
 
 from countless.core.budget.amounts import MAX_AMOUNT
-from countless.core.budget.messages import Ask, BudgetId, Pane, Quota
-from countless.core.budget.rolling import PANES
+from countless.core.budget.messages import BudgetId, Pane
 from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
-from countless.wire import families
+from countless.wire import budgets, families
+from countless.wire.budgets import MAX_PANES, BudgetDownItem, BudgetUpItem
 from countless.wire.codec import MESSAGES, decode_trigger, encode_field
 from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels, LabelCap
 from countless.wire.keys import MAX_NAME_CHARS, require_name
@@ -33,7 +33,6 @@ from countless.wire.keys import MAX_NAME_CHARS, require_name
 VERSION = 4
 MAX_FRAME_BYTES = 1 << 18  # decoding takes up to 60 times the memory of the frame, for a moment
 MAX_NUMBER = (1 << 255) - 1
-MAX_PANES = PANES + 2  # a site has no more at a time
 _MAX_HEADER_BYTES = 5  # of the longest array
 _MAX_NUMBER_BYTES = 34
 
@@ -129,46 +128,7 @@ class CounterRejected(NamedTuple):
     reason: str
 
 
-class BudgetLeave(NamedTuple):
-    """Up: this incarnation of the site spends nothing more of a budget; what it has spent and held, in all, and has
-    handed over.
-    """
-
-    budget: BudgetId
-    incarnation: int
-    spent: int
-
-
-class BudgetLeaveAck(NamedTuple):
-    """Down: the units that this incarnation handed in are on the disk."""
-
-    budget: BudgetId
-    incarnation: int
-
-
-class BudgetRejected(NamedTuple):
-    """Down: the site can have nothing of this budget. Forget what was granted before."""
-
-    budget: BudgetId
-    reason: str
-
-
-class SetBudgetRule(NamedTuple):
-    """Down: the rule of a budget. It is sent before anything else of the budget, and again when it has changed."""
-
-    budget: BudgetId
-    limit: int
-    per: str | None
-    tz: str
-    anchor: int | None
-    slack: float
-    kind: str
-    on_loss: str
-    on_unreachable: str
-
-
-BudgetDownItem = Quota | BudgetLeaveAck | BudgetRejected | SetBudgetRule
-UpItem = UpMessage | Hello | Join | Leave | Sync | Inherited | Ask | BudgetLeave | FamilyUpItem
+UpItem = UpMessage | Hello | Join | Leave | Sync | Inherited | BudgetUpItem | FamilyUpItem
 RetiredItem = KnownCounts | IncarnationRetired
 HelloAnswer = HelloAck | KnownLabels | RetiredItem | IncarnationExpired
 _ControlDownItem = HelloAnswer | LeaveAck | SyncAck | Rejoin | CounterRejected
@@ -176,13 +136,12 @@ DownItem = DownMessage | _ControlDownItem | BudgetDownItem | FamilyDownItem | La
 Item = UpItem | DownItem
 
 CONTROL_ITEMS = (Hello, Join, Leave, Sync, HelloAck, IncarnationRetired, LeaveAck, SyncAck, Rejoin, CounterRejected)
-BUDGET_ITEMS = (Ask, Quota, BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule)
 FAMILY_ITEMS = (*families.UP_ITEMS, *families.DOWN_ITEMS, KnownLabels, LabelCap)
 UP_ITEMS: frozenset[type[Any]] = frozenset(
-    {Report, Snapshot, Hello, Join, Leave, Sync, Inherited, Ask, BudgetLeave, *families.UP_ITEMS}
+    {Report, Snapshot, Hello, Join, Leave, Sync, Inherited, *budgets.UP_ITEMS, *families.UP_ITEMS}
 )
 ITEMS: tuple[type[Any], ...] = (
-    *(*MESSAGES, *CONTROL_ITEMS, *BUDGET_ITEMS, KnownCounts, IncarnationExpired, *FAMILY_ITEMS, Inherited),
+    *(*MESSAGES, *CONTROL_ITEMS, *budgets.ITEMS, KnownCounts, IncarnationExpired, *FAMILY_ITEMS, Inherited),
 )  # by kind
 _DOWN_ITEMS = frozenset(ITEMS) - UP_ITEMS
 _KIND = {item: kind for kind, item in enumerate(ITEMS)}

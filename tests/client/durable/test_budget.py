@@ -14,7 +14,7 @@ from countless.client.durable.count_file import CountFile
 from countless.core.budget.messages import BudgetId, Quota
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
 from countless.wire.keys import COUNTER, Key
 
 SITE, TOKENS = SiteId("web", 11), BudgetId("tokens", 3)

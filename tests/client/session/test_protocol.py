@@ -19,9 +19,9 @@ from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
 from countless.errors import ProtocolError
 from countless.randomness import SeededRandom, SystemRandom
+from countless.wire.budgets import BudgetLeave
 from countless.wire.frames import (
     VERSION,
-    BudgetLeave,
     CounterRejected,
     DownItem,
     Hello,

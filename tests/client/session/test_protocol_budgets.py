@@ -10,19 +10,8 @@ from countless.client.session.protocol import LINGER_S, SiteSession
 from countless.client.surroundings import ClientSurroundings
 from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.messages import SiteId
-from countless.wire.frames import (
-    BudgetLeave,
-    BudgetLeaveAck,
-    BudgetRejected,
-    DownItem,
-    HelloAck,
-    SetBudgetRule,
-    Sync,
-    SyncAck,
-    UpItem,
-    decode_up,
-    encode_frames,
-)
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
+from countless.wire.frames import DownItem, HelloAck, Sync, SyncAck, UpItem, decode_up, encode_frames
 from support.local_budgets import Told, told
 
 SITE_ID = SiteId("here", 1)

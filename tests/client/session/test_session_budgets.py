@@ -15,7 +15,7 @@ from countless.client.kinds.budget import SessionBudgets
 from countless.client.ticks import TICKS_AT_ONCE
 from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.messages import SiteId
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
 
 SITE_ID = SiteId("here", 7)
 MINUTE = 30_000_000  # by its number

@@ -13,7 +13,7 @@ from countless.core.budget.site import BudgetSite
 from countless.core.budget.state import BudgetState
 from countless.core.calendar import Calendar
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
 from support.site_server import SiteServerHarness, site_server
 from support.spender import TOKENS, Spender
 

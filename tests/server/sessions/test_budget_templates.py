@@ -13,7 +13,8 @@ from countless.randomness import SeededRandom
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
 from countless.server.storage.sqlite_store import SqliteStore
-from countless.wire.frames import BudgetLeave, BudgetRejected, DownItem, SetBudgetRule, UpItem
+from countless.wire.budgets import BudgetLeave, BudgetRejected, SetBudgetRule
+from countless.wire.frames import DownItem, UpItem
 from countless.wire.keys import BUDGET
 from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server

@@ -9,15 +9,8 @@ from countless.errors import InvalidParameter, ProtocolError
 from countless.server.kinds import lost_holders
 from countless.server.kinds.budget_periods import MAX_ENDED, MAX_OPEN_PERIODS
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import (
-    VERSION,
-    BudgetLeave,
-    BudgetLeaveAck,
-    BudgetRejected,
-    Hello,
-    IncarnationRetired,
-    SetBudgetRule,
-)
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck, BudgetRejected, SetBudgetRule
+from countless.wire.frames import VERSION, Hello, IncarnationRetired
 from support.saved import load_budgets
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.spender import TOKENS, Spender

@@ -9,11 +9,10 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.messages import Report
 from countless.server.kinds.counter import WindowedCounter
 from countless.server.storage.memory_store import MemoryStore
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
 from countless.wire.families import FamilyJoin, FamilyLabels, FamilyLeave, FamilyLeaveAck, FamilyReport, KnownLabels
 from countless.wire.frames import (
     VERSION,
-    BudgetLeave,
-    BudgetLeaveAck,
     DownItem,
     Hello,
     IncarnationRetired,

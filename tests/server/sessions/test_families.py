@@ -14,6 +14,7 @@ from countless.server.http.answers.sums import answer_changes
 from countless.server.kinds.families import MAX_FAMILIES_PER_SITE
 from countless.server.settings import Config
 from countless.server.storage.memory_store import MemoryStore
+from countless.wire.budgets import BudgetLeave
 from countless.wire.families import (
     FamilyJoin,
     FamilyLabels,
@@ -26,7 +27,7 @@ from countless.wire.families import (
     FamilySync,
     KnownLabels,
 )
-from countless.wire.frames import VERSION, BudgetLeave, CounterRejected, Hello, IncarnationRetired, Join
+from countless.wire.frames import VERSION, CounterRejected, Hello, IncarnationRetired, Join
 from countless.wire.keys import FAMILY, Key
 from support.saved import load_families
 from support.service import TIMEOUT_S

@@ -12,19 +12,9 @@ from countless.core.messages import Report
 from countless.errors import LimitReached, ProtocolError
 from countless.server.sessions.session_table import Session
 from countless.server.storage.memory_store import MemoryStore
+from countless.wire.budgets import BudgetLeave, BudgetRejected, SetBudgetRule
 from countless.wire.families import FamilyJoin, FamilyRejected
-from countless.wire.frames import (
-    VERSION,
-    BudgetLeave,
-    BudgetRejected,
-    CounterRejected,
-    Hello,
-    Join,
-    Leave,
-    LeaveAck,
-    SetBudgetRule,
-    UpItem,
-)
+from countless.wire.frames import VERSION, CounterRejected, Hello, Join, Leave, LeaveAck, UpItem
 from countless.wire.keys import COUNTER, Key
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 from support.spender import first_ask

@@ -3,7 +3,8 @@
 from countless.core.budget.messages import BudgetId, Quota
 from countless.core.budget.rule import BudgetRule
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, Sync, SyncAck
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
+from countless.wire.frames import Sync, SyncAck
 from support.saved import load_budgets
 from support.site_server import SiteServerHarness, site_server
 from support.spender import Spender

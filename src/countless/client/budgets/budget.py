@@ -39,8 +39,7 @@ from countless.core.budget.site import BudgetSite, Taken, Verdict
 from countless.core.messages import SiteId
 from countless.core.parameters import require_seconds
 from countless.errors import AboveLimit, HoldExpired, InvalidParameter, UnknownBudget
-from countless.wire.budget_rule import rule_of
-from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck, SetBudgetRule
+from countless.wire.budgets import BudgetDownItem, BudgetLeave, BudgetLeaveAck, SetBudgetRule, rule_of
 
 LINGER_S = 1.0  # a request that was not decided in time is repeated for so long: its program may come again
 _ONE = 1  # CPython has one object for it, which True and 1.0 are not: comparing that makes take() 15 % faster

@@ -24,7 +24,7 @@ from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.core.periods.site import BUDGET_LEADS_S, SitePeriods
-from countless.wire.frames import BudgetLeave
+from countless.wire.budgets import BudgetLeave
 
 UpItem = Ask | BudgetLeave
 NewLocal = Callable[[BudgetSite, SiteId], LocalBudget]

@@ -11,7 +11,7 @@ from countless.client.forks import present_page
 from countless.core.budget.messages import Ask, Quota
 from countless.core.budget.site import BudgetSite, Taken
 from countless.core.messages import SiteId
-from countless.wire.frames import BudgetDownItem, BudgetLeave, BudgetLeaveAck
+from countless.wire.budgets import BudgetDownItem, BudgetLeave, BudgetLeaveAck
 
 log = logging.getLogger("countless")
 

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from countless.client.ticks import TICKS_AT_ONCE, Ticks
 from countless.core.budget.messages import Ask, BudgetId
 from countless.core.messages import SiteId
-from countless.wire.frames import BudgetDownItem, BudgetLeave
+from countless.wire.budgets import BudgetDownItem, BudgetLeave
 
 
 class SessionBudget(Protocol):

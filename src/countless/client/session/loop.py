@@ -17,7 +17,7 @@ from countless.client.transport.base import EMPTY, ConnectionLost, Received, Tra
 from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
-from countless.wire.frames import BudgetLeave
+from countless.wire.budgets import BudgetLeave
 from countless.wire.keys import BUDGET, Key
 
 # `select` raises ValueError in a process with more than 1,024 open files; Windows has no `poll`.

@@ -21,11 +21,10 @@ from countless.client.transport.base import ConnectionLost, Send
 from countless.core.budget.messages import Ask, Quota
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
+from countless.wire.budgets import BudgetDownItem, BudgetLeave
 from countless.wire.families import KnownFamily, KnownLabels, LabelCap
 from countless.wire.frames import (
     VERSION,
-    BudgetDownItem,
-    BudgetLeave,
     DownItem,
     Hello,
     HelloAck,

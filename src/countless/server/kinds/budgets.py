@@ -31,8 +31,8 @@ from countless.server.sessions.service import Service
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
 from countless.server.storage.rows import KeyRows, Tombstone
-from countless.wire.budget_rule import rule_item
-from countless.wire.frames import BudgetLeave, BudgetLeaveAck, BudgetRejected, DownItem
+from countless.wire.budgets import BudgetLeave, BudgetLeaveAck, BudgetRejected, rule_item
+from countless.wire.frames import DownItem
 from countless.wire.keys import BUDGET, Key, is_template
 
 log = logging.getLogger("countless.budgets")
