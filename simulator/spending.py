@@ -101,7 +101,7 @@ class Spending:
                 self._settle(process, holds.pop(), used=0)
 
     async def spend_the_rest(self, processes: list[Process]) -> None:
-        """Of budgets that fill again: it is the whole limit, and not more."""
+        """Spend budgets that fill again: the whole limit, and not more."""
         for name in self._budgets:
             taken = 0
             for _ in range(_ROUNDS):

@@ -530,7 +530,7 @@ class World:
         return self._reader.trouble()
 
     async def spend_the_rest(self) -> None:
-        """When everything has come back that was spent or held, and a period has begun after those of wrong clocks."""
+        """Spend the whole limit, once all units have come back and a period has begun after those of wrong clocks."""
         if self.profile.to_the_last:
             self._spending.settle_all()
             until = self.true_clock() + max(REST_S, 2 * max(map(abs, self.profile.jumps)))
