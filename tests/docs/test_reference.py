@@ -9,13 +9,13 @@ import pytest
 
 import countless
 from countless.core import messages, triggers
-from countless.wire import families, frames
+from countless.wire import budgets, families, frames
 from countless.wire.frames import decode_down, decode_up, encode_frames
 
 ROOT = Path(__file__).parents[2]
 WIRE = (ROOT / "design/wire.md").read_text(encoding="utf-8")
 VECTORS = re.findall(r"^\| `(\w+\(.*)` \| `([0-9a-f ]+)` \|$", WIRE, re.MULTILINE)
-NAMES = {**vars(families), **vars(messages), **vars(triggers), **vars(frames)}
+NAMES = {**vars(budgets), **vars(families), **vars(messages), **vars(triggers), **vars(frames)}
 
 
 def test_pages_made_from_the_code_are_up_to_date() -> None:
