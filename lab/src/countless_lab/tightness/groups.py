@@ -1,6 +1,6 @@
 """The groups of claims, and how many runs of each a search plays."""
 
-from countless_lab.tightness import budgets, counters, families, sums, windows
+from countless_lab.tightness import budgets, counters, families, restores, sums, windows
 from countless_lab.tightness.search import Found, Group, search
 
 GROUPS: dict[str, tuple[Group, int]] = {  # the runs take some seconds each
@@ -9,6 +9,7 @@ GROUPS: dict[str, tuple[Group, int]] = {  # the runs take some seconds each
     "families": (families.GROUP, 400),
     "sums": (sums.GROUP, 300),
     "budgets": (budgets.GROUP, 800),
+    "restores": (restores.GROUP, 300),
 }
 
 
