@@ -65,7 +65,7 @@ SECTIONS = {
 LONG = {
     "envoy": Section("envoy", tables=("envoy",)),  # `make bench-envoy`
     "tightness": Section("tightness", tables=("tightness",)),
-    "audit": Section("audit"),
+    "audit": Section("audit", tables=("audit-power",)),
     "auto-limits": Section("auto", "limits", ("auto-limits",)),
     "kept-windows": Section("kept_windows", tables=("windows-kept",)),
     "load-rounds": Section("load", "rounds", ("load-rounds",)),

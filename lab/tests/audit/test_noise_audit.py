@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from math import exp
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThre
 from countless.randomness import SeededRandom
 from countless_lab.audit.defects import DEFECTS, UNSEEN
 from countless_lab.audit.empirical_audit import audit_empirically
-from countless_lab.audit.inputs import CrossingCounter, Deviation
+from countless_lab.audit.exact_audit import likelihood
+from countless_lab.audit.inputs import CrossingCounter, Deviation, replay
 from countless_lab.audit.mechanisms import Mechanism, correct, get_mechanism
 from countless_lab.audit.noise_audit import _pairs, audit_noise
 from countless_lab.audit.played_noise import Law, play_rounds
-from countless_lab.audit.run import WIDE, AuditConfig
+from countless_lab.audit.run import TINY, WIDE, AuditConfig
+from countless_lab.audit.scenarios import scenarios
 from countless_lab.audit.transcripts import NoiseLaw, log_at_most, log_pmf
 
 SHAPE = PhasedShape(16, 12, Fraction(2), 15, Fraction(3))
@@ -139,6 +142,25 @@ def test_noise_audit_rejects_seeded_defects(name: str) -> None:
     """On small rounds, to be quick; `python -m bench audit` measures at the default size."""
     finding = audit_noise(get_mechanism(name, SHAPE), 400, SeededRandom(1))
     assert finding.violated, finding.witness
+
+
+def test_power_of_every_seeded_defect_is_on_the_page() -> None:
+    page = (Path(__file__).parents[3] / "design" / "proofs" / "partial-dp.md").read_text()
+    table = page.split("<!-- bench:audit-power -->")[1].split("<!-- /bench -->")[0]
+    found = {
+        name: int(seen) / int(runs) for name, seen, runs in re.findall(r"\| `(\S+)` .* \| (\d+) of (\d+) \|", table)
+    }
+    large = {*DEFECTS} - {"noise-1.1-too-small"}
+    assert large <= {*found} <= {*DEFECTS, *UNSEEN}
+    assert all(found[name] >= 0.99 for name in large)
+
+
+def test_noise_that_is_too_wide_to_enumerate_does_not_stop_the_noise_tapes() -> None:
+    mechanism, scenario = get_mechanism("one-exact-release", TINY), scenarios(TINY)[0]
+    noise = RandomSourceNoise(SeededRandom(1))
+    transcript = replay(mechanism.build(noise), scenario.events, scenario.thresholds(1), scenario.step, TINY.phases)
+    found = likelihood(mechanism, scenario, 1, transcript, 7)
+    assert found.low < 1e-6 < found.high  # what was not tried may be this transcript
 
 
 @pytest.mark.soak

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
-from countless.privacy.noise import Noise
+from countless.privacy.binary_mechanism import BinaryMechanism
+from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
 from countless.randomness import SeededRandom
 
@@ -119,6 +120,94 @@ class AlwaysMoved(PhasedCounter):
         return True
 
 
+class ValueOfTheOpenPhase(PhasedCounter):
+    """A public value that contains the count of the open phase."""
+
+    @property
+    def value(self) -> int:
+        return super().value + (0 if self.finished else self._count)
+
+
+class Clipped:
+    def __init__(self, noise: Noise) -> None:
+        self._noise = noise
+
+    def laplace(self, scale: Fraction) -> int:
+        return max(-int(5 * scale), min(int(5 * scale), self._noise.laplace(scale)))
+
+
+def clipped(shape: PhasedShape, noise: Noise) -> PhasedCounter:
+    """Noise clipped at five scales, so that the answer is never far off."""
+    return PhasedCounter(shape, Clipped(noise))
+
+
+def seed_of_twelve_bits(shape: PhasedShape, noise: Noise) -> PhasedCounter:
+    """The noise of each round drawn from a seed of twelve bits."""
+    return PhasedCounter(shape, RandomSourceNoise(SeededRandom(noise.laplace(Fraction(10**9)) % 4096)))
+
+
+class Paired:
+    def __init__(self, shape: PhasedShape, noise: Noise) -> None:
+        self._noise, self._pairs = noise, (shape.phases + 1) // 2
+        self._chance = SeededRandom(noise.laplace(Fraction(10**9)))
+        self._stock: dict[Fraction, list[int]] = {}
+
+    def laplace(self, scale: Fraction) -> int:
+        stock = self._stock.setdefault(scale, [])
+        if not stock:
+            drawn = [self._noise.laplace(scale) for _ in range(self._pairs)]
+            stock += drawn + [-each for each in drawn]
+        return stock.pop(self._chance.randbelow(len(stock)))
+
+
+def paired(shape: PhasedShape, noise: Noise) -> PhasedCounter:
+    """Each noise of a round twice, once with each sign, in an order drawn by chance."""
+    return PhasedCounter(shape, Paired(shape, noise))
+
+
+class RemainderOfTheCount(Sums):
+    """A noise of each node with the remainder of the count of the phase modulo 9."""
+
+    def altered(self, value: int) -> int:
+        return value - (self.node_noise(value) - self.counts[-1] + 4) % 9 + 4
+
+
+class SignTellsAHash(Sums):
+    """A noise of each node whose sign is a bit of a hash of the count of the phase."""
+
+    def altered(self, value: int) -> int:
+        noise = self.node_noise(value)
+        return value - noise + (-abs(noise) if SeededRandom(self.counts[-1]).randbelow(2) else abs(noise))
+
+
+class NoisyLeaves(BinaryMechanism):
+    """Noise for every second input only: a node of two adds up what is below it, and the newest input."""
+
+    def add(self, value: int) -> int:
+        self._added += 1
+        level = (self._added & -self._added).bit_length() - 1
+        fresh = 0 if level else self._noise.laplace(self.scale)
+        self._noisy[level] = value + sum(self._noisy[:level]) + fresh
+        self._noisy[:level] = [0] * level
+        return sum(self._noisy)
+
+
+class MergesNoisyNodes(PhasedCounter):
+    """A node that adds up the noisy ones below it, without a noise of its own."""
+
+    def _begin_phase(self) -> None:
+        if self.ended == 0:
+            self._tree = NoisyLeaves.with_scale(self.shape.tree_length, self.shape.tree_scale, self._noise)
+        super()._begin_phase()
+
+
+class FreshForEachRelease(Sums):
+    """A fresh noise for each release, not for each node."""
+
+    def altered(self, value: int) -> int:
+        return self.exact[-1] + self._noise.laplace(self.shape.tree_scale)
+
+
 def too_small(factor: Fraction) -> Callable[[PhasedShape, Noise], PhasedCounter]:
     """Scales that are all too small by this factor."""
 
@@ -164,6 +253,14 @@ DEFECTS: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
     "quiet-after-a-long-phase": QuietAfterALongPhase,
     "replaces-releases": ReplacesReleases,
     "always-moved": AlwaysMoved,
+    "value-of-the-open-phase": ValueOfTheOpenPhase,
+    "clipped-at-five-scales": clipped,
+    "seed-of-twelve-bits": seed_of_twelve_bits,
+    "paired-noises": paired,
+    "remainder-of-the-count": RemainderOfTheCount,
+    "sign-tells-a-hash": SignTellsAHash,
+    "merges-noisy-nodes": MergesNoisyNodes,
+    "fresh-noise-for-each-release": FreshForEachRelease,
     NARROW: too_small(Fraction(5, 4)),
     "noise-1.1-too-small": too_small(Fraction(11, 10)),
 }

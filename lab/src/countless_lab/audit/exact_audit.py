@@ -25,6 +25,7 @@ from countless_lab.confidence import lower_limit
 
 MAX_RUNS = 6_000  # for one transcript
 _NEGLIGIBLE = 1e-3  # as a share of what was found
+MAX_REACH = 1000  # values enumerated on each side of 0, of noise that is wider than the window
 FLAT = 2  # in scales: every second transcript is drawn with noise uniform within so much, to find rare ones
 
 
@@ -95,7 +96,7 @@ def _noise_values(scale: Fraction, window: int) -> tuple[tuple[tuple[int, float]
     """The values within the window with their probabilities, and the probability of all others."""
     if scale == 0:
         return ((0, 1.0),), 0.0
-    reach = ceil(window * scale)
+    reach = min(ceil(window * scale), MAX_REACH)
     return tuple((x, exp(log_pmf(x, scale))) for x in range(-reach, reach + 1)), 2 * exp(log_at_most(-reach - 1, scale))
 
 

@@ -44,14 +44,14 @@ class CrossingCounter(Protocol):
 class Watched:
     """A counter under audit; raises Deviation if what it publishes contradicts itself or what it has published."""
 
-    __slots__ = ("_counter", "_phases", "ended", "released")
+    __slots__ = ("_counter", "_phases", "ended", "released", "value")
 
     def __init__(self, counter: CrossingCounter, phases: int) -> None:
         self._counter, self._phases = counter, phases
         self.ended = 0
         self.released: list[int] = []
-        if counter.ended or counter.released:
-            self._look()
+        self.value = 0
+        self._look()
 
     @property
     def ended_now(self) -> int:
@@ -65,7 +65,8 @@ class Watched:
     def crossing(self) -> bool:
         counter, before = self._counter, self.ended
         moved = counter.crossing()
-        if moved is False and counter.ended == before and counter.released == self.released:
+        same = counter.ended == before and counter.value == self.value and counter.released == self.released
+        if moved is False and same and not counter.finished:
             return False
         self._look()
         if moved is not (self.ended > before):
@@ -81,8 +82,9 @@ class Watched:
             raise Deviation("a value that was released before has changed")
         if len(released) != min(ended, self._phases - 1):
             raise Deviation(f"{len(released)} values were released by the end of phase {ended}")
-        if counter.value != (released[-1] if released else 0):
-            raise Deviation(f"the public value is {counter.value}, and the last one released another")
+        self.value = released[-1] if released else 0
+        if counter.value != self.value:
+            raise Deviation(f"the public value is {counter.value}, and the last one released is {self.value}")
         if counter.finished is not (ended == self._phases):
             raise Deviation(f"finished is {counter.finished} after {ended} of {self._phases} phases")
         self.ended, self.released = ended, released

@@ -20,12 +20,14 @@ from countless_lab.audit.played_noise import Bits, Noises, PlayedRounds, play_ro
 from countless_lab.confidence import quantile
 
 BINS = 16
+NEVER = 1e-12  # what is less likely is counted as if it had this probability
 ALL_PAIRS = 160  # up to so many noises of a round every two are compared, beyond that only neighbours
 NEIGHBOURS = 8
 MODULI = range(2, 11)
 STAGES = (16, 4, 2, 1)  # the rounds are divided by these
 LEAST_ROUNDS = 8
 TAIL = 1 / 128
+FAR_TAILS = (1 / 512, 1 / 2048)  # on each side, where noise that is clipped never is
 
 
 class Statistic(NamedTuple):
@@ -113,6 +115,8 @@ def _bits(kind: Noises) -> Iterator[tuple[str, Bits, float]]:
 def _histogram(kind: Noises) -> Iterator[Statistic]:
     yield _count(f"{kind.name}, low tail", kind.uniform < TAIL, TAIL)
     yield _count(f"{kind.name}, high tail", kind.uniform >= 1 - TAIL, TAIL)
+    for tail in FAR_TAILS:
+        yield _count(f"{kind.name}, tails beyond {tail:.2g}", np.abs(kind.uniform - 0.5) >= 0.5 - tail, 2 * tail)
     for part in range(BINS):
         yield _count(f"{kind.name}, part {part + 1} of {BINS}", (BINS * kind.uniform).astype(int) == part, 1 / BINS)
 
@@ -199,6 +203,10 @@ def _pairs(columns: int, phases: int) -> Iterator[tuple[int, int]]:
 def _two_rounds(played: PlayedRounds) -> Iterator[Statistic]:
     both: Sequence[Noises] = (played.thresholds, played.releases)
     eighths = np.concatenate([(8 * kind.uniform).astype(int) for kind in both], axis=1)
-    even = played.rounds // 2 * 2
-    if even:
-        yield _count("two rounds with the same noise, to an eighth", eighths[0:even:2] == eighths[1:even:2], 1 / 8)
+    for later in range(1, min(NEIGHBOURS + 1, played.rounds)):
+        same = eighths[later:] == eighths[:-later]  # independent: differences of uniform numbers
+        yield _count(f"same noise, to an eighth, as {later} rounds before", same, 1 / 8)
+    for kind in both:
+        if kind.columns and played.rounds**2 * kind.law.twice_the_same() ** kind.columns < NEVER:
+            repeated = len(np.unique(kind.values, axis=0)) < played.rounds
+            yield Statistic(f"{kind.name} of a round that are also those of another", int(repeated), 1, NEVER)

@@ -58,6 +58,11 @@ class Law:
     def residues(self, modulus: int) -> Uniforms:
         return np.array([self.residue(residue, modulus) for residue in range(modulus)])
 
+    def twice_the_same(self) -> float:
+        """The probability that two noises are equal."""
+        q = self.ratio
+        return (1 - q) / (1 + q) * (1 + q * q) / (1 + q) ** 2
+
     def at_most(self, most: int, uniform: float) -> int:
         """A noise of which only is known that it is at most this, which is not above 0."""
         return most - int(-log1p(-uniform) * float(self.scale))
