@@ -134,7 +134,8 @@ class LimitExceeded(BudgetRefused):
     """Not enough of the budget is left. `retry_after`: seconds until more is available, if that is known."""
 
     def __init__(self, budget: str, units: int, retry_after: float | None = None) -> None:
-        super().__init__(f"budget {budget!r} has not {units} units left")
+        left = "no units" if units == 1 else f"fewer than {units} units"
+        super().__init__(f"budget {budget!r} has {left} left")
         self.budget = budget
         self.units = units
         self.retry_after = retry_after

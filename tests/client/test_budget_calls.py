@@ -202,7 +202,7 @@ def test_refusal_of_one_budget_names_it_and_changes_no_other() -> None:
     process = granted(key=10, team=5)
     process.receive(process.quotas.refuse(BudgetId("team"), 6, keep=True))
     assert group(process).take(6).reason is Reason.EXHAUSTED
-    with pytest.raises(LimitExceeded, match="'team' has not 6 units"):
+    with pytest.raises(LimitExceeded, match="'team' has fewer than 6 units left"):
         group(process).reserve(6)
     assert remaining(process) == [10, 5]
 

@@ -50,7 +50,7 @@ def test_hold_returns_what_was_not_used_to_every_site() -> None:
     budget = countless.Budget(limit=10, sites=2, slack=0)
     with budget.site(0).reserve(10) as hold:
         assert not budget.site(1).take()
-        with pytest.raises(LimitExceeded, match="'budget' has not 1 units left"):
+        with pytest.raises(LimitExceeded, match="'budget' has no units left"):
             budget.site(1).reserve(1)
         hold.settle(7)
         hold.settle(0)
