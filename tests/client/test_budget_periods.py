@@ -8,6 +8,7 @@ from threading import RLock
 import pytest
 
 from countless.client.budgets.budget import BudgetLink, BudgetPart, BudgetRequest
+from countless.client.budgets.local_periods import LocalPeriods
 from countless.client.budgets.requests import Waiter
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
@@ -417,3 +418,18 @@ def test_interrupted_step_into_the_next_period_leaves_the_budget_usable(kind: st
         site.now -= HOUR_S
         assert site.budget.take(5, wait=0)
     assert point > 3
+
+
+# Mistakes that random runs meet rarely: each fails one of the tests above.
+
+
+def test_period_that_is_dropped_and_not_handed_in_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalPeriods, "_hand_in", lambda self, locals_: [])
+    with pytest.raises(AssertionError):
+        test_period_before_the_last_one_is_handed_in("plain")
+
+
+def test_period_that_begins_again_before_the_acknowledgement_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalPeriods, "_new", lambda self, period: self._make(BudgetId(self._name, period)))
+    with pytest.raises(AssertionError):
+        test_clock_that_goes_back_does_not_admit_the_same_units_again("plain")

@@ -7,13 +7,14 @@ from threading import RLock
 import pytest
 
 from countless.client.budgets.budget import LINGER_S, BudgetLink, BudgetPart, BudgetRequest
+from countless.client.budgets.local_periods import LocalPeriods, NewLocal
 from countless.client.budgets.requests import Waiter
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.session.contact import CONTACT_S, Contact
 from countless.core.budget.decision import Reason
 from countless.core.budget.messages import Ask, BudgetId, Pane
-from countless.core.budget.rolling import PANES
+from countless.core.budget.rolling import PANES, RollingSite
 from countless.core.budget.rule import MIN_LEASE_S, BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
@@ -297,3 +298,32 @@ def test_overdraft_is_a_total() -> None:
     assert site.budget.overdraft == 4
     site.now += WINDOW_S + 1
     assert (site.budget.remaining, site.budget.overdraft) == (9, 4)
+
+
+# Mistakes that random runs meet rarely: each fails one of the tests above.
+
+
+@pytest.mark.parametrize("early", [WINDOW_S / 2, PANE_S])
+def test_units_that_come_back_too_early_are_noticed(early: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = RollingSite._counts_until
+    monkeypatch.setattr(RollingSite, "_counts_until", lambda self, pane: original(self, pane) - early)
+    with pytest.raises(AssertionError):
+        test_unit_comes_back_a_window_after_it_was_taken("plain")
+
+
+def test_units_that_count_from_the_first_moment_of_a_pane_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = RollingSite._add
+    monkeypatch.setattr(RollingSite, "_add", lambda self, moment: original(self, self.ends_at - PANE_S))
+    with pytest.raises(AssertionError):
+        test_unit_comes_back_a_window_after_it_was_taken("plain")
+
+
+def test_request_that_is_admitted_after_the_lease_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = LocalPeriods.__init__
+
+    def without_lease(self: LocalPeriods, name: str, site_id: SiteId, new_local: NewLocal, contact: object) -> None:
+        original(self, name, site_id, new_local, lambda: inf)
+
+    monkeypatch.setattr(LocalPeriods, "__init__", without_lease)
+    with pytest.raises(AssertionError):
+        test_process_that_is_cut_off_admits_nothing_after_its_lease("plain")

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import BudgetId
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.budget.state import BudgetState
 from countless.core.calendar import Calendar
+from countless.server.kinds.budgets import Budgets
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
 from support.site_server import SiteServerHarness, site_server
@@ -94,6 +96,30 @@ async def test_incarnation_that_the_copy_does_not_know_is_believed() -> None:
         assert state(harness) == (BudgetState.OPEN, 97)
         other = await Spender(harness, "other").connect()
         assert [await other.take(4), await other.take(3)] == ["exhausted", "allowed"]
+
+
+def keeps_its_own_totals(patch: pytest.MonkeyPatch) -> None:
+    note = BudgetCoordinator._note
+    patch.setattr(
+        BudgetCoordinator,
+        "_note",
+        lambda self, who, holder, ask: note(
+            self, who, holder, ask._replace(granted=holder.granted, returned=holder.returned)
+        ),
+    )
+
+
+def resets_unknown_sites(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Budgets, "_open", lambda self, budget, period: budget.period(period))
+
+
+@pytest.mark.parametrize("mistake", [keeps_its_own_totals, resets_unknown_sites])
+async def test_incarnation_that_is_not_believed_is_noticed(
+    mistake: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(AssertionError):
+        await test_incarnation_that_the_copy_does_not_know_is_believed()
 
 
 async def test_site_that_left_since_the_copy_and_came_back_is_believed_and_what_the_copy_knows_stays_charged() -> None:

@@ -1,7 +1,10 @@
 """Rolling budgets at the site server: until when units count that sites have handed over, or in, or that were lost."""
 
+import pytest
+
 from countless.core.budget.messages import BudgetId, Quota
 from countless.core.budget.rule import BudgetRule
+from countless.server.kinds.rolling_units import RollingUnits
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
 from countless.wire.frames import Sync, SyncAck
@@ -100,6 +103,12 @@ async def test_limit_of_a_lost_site_counts_until_a_window_after_its_lease() -> N
         await web.connect()
         assert (web.of(LOGINS).since, web.of(LOGINS).granted) == (2, 0)  # it has begun again
         assert await web.take(10, LOGINS) == "allowed"
+
+
+async def test_limit_of_a_lost_site_that_is_free_at_once_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RollingUnits, "free_at", lambda self, last_seen: last_seen)
+    with pytest.raises(AssertionError):
+        await test_limit_of_a_lost_site_counts_until_a_window_after_its_lease()
 
 
 async def test_limit_of_a_retired_session_counts_as_long() -> None:
