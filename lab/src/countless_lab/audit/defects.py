@@ -263,9 +263,9 @@ DEFECTS: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
     "fresh-noise-for-each-release": FreshForEachRelease,
     NARROW: too_small(Fraction(5, 4)),
     "noise-1.1-too-small": too_small(Fraction(11, 10)),
+    "noise-1.02-too-small": too_small(Fraction(51, 50)),
 }
 UNSEEN: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
     "sign-of-one-node": SignOfOneNode,
     "three-dependent-noises": ThreeDependentNoises,
-    "noise-1.02-too-small": too_small(Fraction(51, 50)),
 }
