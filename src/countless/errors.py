@@ -134,11 +134,14 @@ class LimitExceeded(BudgetRefused):
     """Not enough of the budget is left. `retry_after`: seconds until more is available, if that is known."""
 
     def __init__(self, budget: str, units: int, retry_after: float | None = None) -> None:
-        left = "no units" if units == 1 else f"fewer than {units} units"
-        super().__init__(f"budget {budget!r} has {left} left")
+        super().__init__(budget, units, retry_after)  # Celery makes errors of tasks again from their arguments
         self.budget = budget
         self.units = units
         self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        left = "no units" if self.units == 1 else f"fewer than {self.units} units"
+        return f"budget {self.budget!r} has {left} left"
 
 
 class Starved(BudgetRefused):
@@ -153,8 +156,12 @@ class UnknownBudget(BudgetRefused):
     """The coordinator has no budget of this name, or not for this site."""
 
     def __init__(self, budget: str, reason: str) -> None:
-        super().__init__(f"budget {budget!r} rejected by the coordinator: {reason}")
+        super().__init__(budget, reason)
         self.budget = budget
+
+    def __str__(self) -> str:
+        _, reason = self.args
+        return f"budget {self.budget!r} rejected by the coordinator: {reason}"
 
 
 class HoldExpired(CountlessError):

@@ -17,8 +17,9 @@ from countless.client.client import Client
 from countless.client.http_requests import method_label
 from countless.core.calendar import Per
 from countless.errors import InvalidParameter
-from countless.limiting.keys import KeyAndCost, digest
-from countless.limiting.limit import PROBLEMS, Limit, Options
+from countless.limiting.charge import KeyAndCost, digest
+from countless.limiting.limit import Limit, Options, refusal_of
+from countless.limiting.responses import PROBLEMS
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -116,7 +117,7 @@ class LimitRequests:
         **options: Unpack[Options],
     ) -> None:
         self._limit = Limit(client, budget, **options)
-        self._requests = KeyAndCost(self._limit, key, cost)
+        self._requests = KeyAndCost(budget, key, cost)
         self._app = app
 
     def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
@@ -124,7 +125,7 @@ class LimitRequests:
         try:
             budget = self._limit.take(values, cost)
         except PROBLEMS as problem:
-            refusal = self._limit.refusal(problem, values)
+            refusal = refusal_of(problem)
             start_response(f"{refusal.status} {HTTPStatus(refusal.status).phrase}", refusal.headers)
             return [] if environ["REQUEST_METHOD"] == "HEAD" else [refusal.body]
         if budget is None:

@@ -118,7 +118,11 @@ def test_unknown_budget_is_as_unreachable_and_logged(caplog: pytest.LogCaptureFi
     assert "there is none; create the rule: countless budget create all --limit N --per minute" in caplog.text
 
 
-def test_missing_rule_of_a_key_is_logged_with_the_command_that_creates_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_rule_of_a_key_is_logged_with_the_command_that_creates_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("countless.client.http_requests.monotonic", lambda: 1000.0)
+
     def unknown(name: str) -> Reason:
         raise UnknownBudget(name, "there is none")
 
@@ -270,3 +274,25 @@ def test_request_that_costs_more_than_the_limit_is_refused_without_a_time_to_ret
     answer = limited(client, on_unreachable=on_unreachable, cost=lambda scope: 101).get("/")
     assert (answer.status_code, "retry-after" in answer.headers) == (429, False)
     assert client.counted() == {'limited_requests{mode="enforced",policy="default",reason="above_limit"}': 1}
+
+
+def test_middleware_above_the_one_its_key_comes_from_is_seen_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(always(Reason.EXHAUSTED))
+    app = Starlette(routes=[Route("/", hello)])
+    app.add_middleware(Authentication)
+    app.add_middleware(  # it was added last, so that it runs first
+        LimitRequests, client=client, budget="keys/{key}", key=lambda scope: scope.get("state", {}).get("tenant")
+    )
+    web = TestClient(app)
+    assert {web.get("/").status_code for _ in range(60)} == {200}
+    (line,) = caplog.messages
+    assert line.startswith("no request limited yet: policy=default budget=keys/{key} requests=50: every key was None")
+
+
+class Authentication:
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        scope.setdefault("state", {})["tenant"] = "acme"
+        await self._app(scope, receive, send)

@@ -127,3 +127,11 @@ def test_rule_of_a_name_with_fields_ends_before_the_first(caplog: pytest.LogCapt
     limit = Limit(Client(unknown), "orgs/{org}/exports", on_unreachable="allow")
     assert limit.take({"org": "acme"}, 1) is None
     assert "create the rule: countless budget create 'orgs/*' --limit N --per minute" in caplog.text
+
+
+def test_limit_that_has_limited_a_request_may_let_others_pass(caplog: pytest.LogCaptureFixture) -> None:
+    limit = Limit(Client(always(Reason.ALLOWED)), "keys/{key}")
+    assert limit.take({"key": "me"}, 1)
+    for _ in range(200):
+        assert limit.take({"key": None}, 0) is None
+    assert caplog.messages == []

@@ -10,8 +10,9 @@ from typing import Unpack
 
 from countless.asgi.count_requests import App, Message, Receive, Scope, Send
 from countless.client.client import Client
-from countless.limiting.keys import KeyAndCost, digest
-from countless.limiting.limit import PROBLEMS, Headers, Limit, Options, Refusal
+from countless.limiting.charge import KeyAndCost, digest
+from countless.limiting.limit import Limit, Options, refusal_of
+from countless.limiting.responses import PROBLEMS, Headers, Refusal
 
 
 def header_key(header: str, missing: str = "anonymous") -> Callable[[Scope], str]:
@@ -52,7 +53,7 @@ class LimitRequests:
         **options: Unpack[Options],
     ) -> None:
         self._limit = Limit(client, budget, **options)
-        self._requests = KeyAndCost(self._limit, key, cost)
+        self._requests = KeyAndCost(budget, key, cost)
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,7 +63,7 @@ class LimitRequests:
         try:
             budget = await self._limit.atake(values, cost)
         except PROBLEMS as problem:
-            return await _send(send, self._limit.refusal(problem, values))
+            return await _send(send, refusal_of(problem))
         if budget is None:
             return await self._app(scope, receive, send)
 

@@ -12,6 +12,7 @@ the coordinator and reconnects when the connection is lost. What was counted mea
 because every message is cumulative.
 """
 
+import logging
 import os
 import socket
 from functools import cached_property, partial
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 CalendarFields = tuple[str | None, str, int | None]  # per, tz, anchor
 _KINDS = {LABELS: "family", VALUES: "distribution"}
+log = logging.getLogger("countless")
 FAMILY_LABEL_CAP = 10_000  # of a family in one process, unless the program says otherwise
 
 
@@ -103,7 +105,9 @@ def connect(
         Path(directory) if directory else None,
         disabled=disabled,
     )
-    if not disabled:
+    if disabled:
+        log.warning("nothing is counted or limited: COUNTLESS_DISABLE=1")
+    else:
         goodbye.install()
     return client
 

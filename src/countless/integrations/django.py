@@ -22,8 +22,9 @@ from django.utils.module_loading import import_string
 
 from countless.client.budgets.client_budget import ClientBudget
 from countless.errors import InvalidParameter
-from countless.limiting.keys import KeyAndCost
-from countless.limiting.limit import PROBLEMS, Limit, Options, Refusal, refusal_of
+from countless.limiting.charge import KeyAndCost
+from countless.limiting.limit import Limit, Options, is_refusal, refusal_of
+from countless.limiting.responses import PROBLEMS
 
 SETTING = "COUNTLESS_LIMIT"
 Answer = Callable[[HttpRequest], Any]
@@ -56,7 +57,7 @@ def limit_requests(get_response: Answer) -> Answer:
             try:
                 budget = await limit.atake(values, cost)
             except PROBLEMS as problem:
-                return _answer(limit.refusal(problem, values))
+                return _answer(problem)
             return add_fields(await get_response(request), budget)
 
         return answer_async
@@ -66,7 +67,7 @@ def limit_requests(get_response: Answer) -> Answer:
         try:
             budget = limit.take(values, cost)
         except PROBLEMS as problem:
-            return _answer(limit.refusal(problem, values))
+            return _answer(problem)
         return add_fields(get_response(request), budget)
 
     return answer
@@ -76,8 +77,7 @@ class AnswerRefusals(MiddlewareMixin):
     """Middleware that answers what `countless.limited` refuses with 429, or with 503 while the quota is unknown."""
 
     def process_exception(self, request: HttpRequest, problem: Exception) -> HttpResponse | None:
-        refusal = refusal_of(problem)
-        return refusal and _answer(refusal)
+        return _answer(problem) if is_refusal(problem) else None
 
 
 def _from_settings(setting: Any) -> tuple[Limit, KeyAndCost]:
@@ -88,10 +88,11 @@ def _from_settings(setting: Any) -> tuple[Limit, KeyAndCost]:
         known = ", ".join(["budget", "key", "cost", *Options.__annotations__])
         raise InvalidParameter(SETTING, setting, f"a dict with options of these: {known}; {min(unknown)} is none")
     limit = Limit(None, setting["budget"], **options)
-    return limit, KeyAndCost(limit, *(_function(setting.get(name)) for name in ("key", "cost")))
+    return limit, KeyAndCost(limit.budget, *(_function(setting.get(name)) for name in ("key", "cost")))
 
 
-def _answer(refusal: Refusal) -> HttpResponse:
+def _answer(problem: Exception) -> HttpResponse:
+    refusal = refusal_of(problem)
     return HttpResponse(refusal.body, status=refusal.status, headers=dict(refusal.headers))
 
 

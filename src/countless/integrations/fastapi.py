@@ -15,8 +15,9 @@ from starlette.responses import Response
 
 from countless.client.client import Client
 from countless.errors import InvalidParameter
-from countless.limiting.keys import KeyAndCost
-from countless.limiting.limit import PROBLEMS, Limit, Options, refusal_of
+from countless.limiting.charge import KeyAndCost
+from countless.limiting.limit import Limit, Options, refusal_of
+from countless.limiting.responses import PROBLEMS
 
 
 class Limited:
@@ -39,7 +40,7 @@ class Limited:
         **options: Unpack[Options],
     ) -> None:
         self._limit = Limit(client, budget, **options)
-        self._requests = KeyAndCost(self._limit, key, cost, has_path=True)
+        self._requests = KeyAndCost(budget, key, cost, has_path=True)
 
     async def __call__(self, request: HTTPConnection, response: Response) -> None:
         if request.scope["type"] != "http":  # as in `LimitRequests`
@@ -52,7 +53,7 @@ class Limited:
         try:
             budget = await self._limit.atake(values, cost)
         except PROBLEMS as problem:
-            refusal = self._limit.refusal(problem, values)
+            refusal = refusal_of(problem)
             headers = {name: value for name, value in refusal.headers if not name.startswith("content-")}
             raise HTTPException(refusal.status, refusal.title, headers) from problem
         for name, value in [] if budget is None else self._limit.headers(budget):
@@ -67,6 +68,4 @@ def answer_refusals(app: Starlette) -> None:
 
 def _answer(request: Request, problem: Exception) -> Response:
     refusal = refusal_of(problem)
-    if refusal is None:
-        raise problem
     return Response(refusal.body, refusal.status, dict(refusal.headers))

@@ -9,7 +9,8 @@ def export(tenant: str) -> str: ...
 
 from flask import Flask, Response
 
-from countless.limiting.limit import PROBLEMS, refusal_of
+from countless.limiting.limit import refusal_of
+from countless.limiting.responses import PROBLEMS
 
 
 def answer_refusals(app: Flask) -> None:
@@ -20,6 +21,4 @@ def answer_refusals(app: Flask) -> None:
 
 def _answer(problem: Exception) -> Response:
     refusal = refusal_of(problem)
-    if refusal is None:
-        raise problem
     return Response(refusal.body, refusal.status, refusal.headers)

@@ -8,7 +8,8 @@ from typing import Any
 from litestar import Request, Response
 from litestar.config.app import AppConfig
 
-from countless.limiting.limit import PROBLEMS, refusal_of
+from countless.limiting.limit import refusal_of
+from countless.limiting.responses import PROBLEMS
 
 
 def answer_refusals(config: AppConfig) -> AppConfig:
@@ -19,6 +20,4 @@ def answer_refusals(config: AppConfig) -> AppConfig:
 
 def _answer(request: Request[Any, Any, Any], problem: Exception) -> Response[bytes]:
     refusal = refusal_of(problem)
-    if refusal is None:
-        raise problem
     return Response(refusal.body, status_code=refusal.status, headers=dict(refusal.headers))

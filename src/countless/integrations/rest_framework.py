@@ -9,20 +9,22 @@ Each user, or address, has a budget: `throttle/user/<key>`. The coordinator has 
 from functools import cache
 from typing import Any, ClassVar, Unpack
 
-from rest_framework.exceptions import APIException, ParseError
+from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from countless.errors import AboveLimit, BudgetRefused, InvalidParameter, LimitExceeded
-from countless.limiting.limit import Limit, Options
+from countless.errors import AboveLimit, LimitExceeded
+from countless.limiting.limit import Limit, Options, refusal_of
+from countless.limiting.responses import PROBLEMS, Refusal
 
 
-class QuotaUnavailable(APIException):
-    """The quota is unknown: no answer of the coordinator, or no rule."""
+class NotAdmitted(APIException):
+    """A request that was refused though its quota may last: the quota is unknown, or the key makes no name."""
 
-    status_code = 503
-    default_detail = "quota temporarily unavailable"
-    default_code = "quota_unavailable"
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.title)
+        self.status_code = refusal.status
+        self.wait = int(dict(refusal.headers).get("retry-after", 0))  # the framework makes it Retry-After
 
 
 @cache
@@ -47,13 +49,8 @@ class UserThrottle(BaseThrottle):
         except (LimitExceeded, AboveLimit) as refused:
             self._retry_after = getattr(refused, "retry_after", None)
             return False
-        except BudgetRefused as problem:
-            raise QuotaUnavailable from problem
-        except InvalidParameter as problem:
-            if not problem.allowed:  # the kind of the rule is wrong
-                raise QuotaUnavailable from problem
-            # The key comes from outside, as from X-Forwarded-For.
-            raise ParseError(f"the key of this request must be {problem.allowed}") from problem
+        except PROBLEMS as problem:
+            raise NotAdmitted(refusal_of(problem)) from problem
         return True
 
     def wait(self) -> float | None:

@@ -3,12 +3,9 @@
 Middleware, throttles and decorators are a few lines around a `Limit`.
 """
 
-import json
 import logging
-from collections.abc import Mapping
-from math import ceil
 from time import monotonic, sleep
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 from weakref import WeakKeyDictionary
 
 from countless.client.budgets.client_budget import ClientBudget
@@ -21,35 +18,29 @@ from countless.clock import Clock
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold, Slot
 from countless.core.parameters import require_bool, require_integer, require_seconds
-from countless.errors import AboveLimit, BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget
-from countless.limiting.fields import limit_field, policy_field, require_policy, window_s
-from countless.limiting.template import fields_of, part_of_name
+from countless.errors import InvalidParameter, LimitExceeded, UnknownBudget
+from countless.limiting.charge import Values, fields_of, part_of_name
+from countless.limiting.responses import (
+    INVALID,
+    NO_BUDGET,
+    PROBLEMS,
+    USED_UP,
+    Headers,
+    Problem,
+    Refusal,
+    rate_limit_fields,
+    reason_of,
+    refusal_for,
+    require_policy,
+)
 from countless.wire.keys import rule_of_fields, validate_counter
 
+log = logging.getLogger("countless")
 ON_UNREACHABLE = ("refuse", "allow")
-RETRY_S = 1  # after a request that was refused because nothing answered
 PERIOD = "period"
 PERIOD_WAIT_S = 60.0
 PANES = 10  # of a rolling window: units come back at most a tenth of it late
-# Beside the reasons of a decision:
-NO_BUDGET = "no_budget"  # the coordinator has none of this name
-ABOVE_LIMIT = "above_limit"  # the request costs more than the limit: it cannot be admitted later either
-INVALID = "invalid"  # the key makes no name, or the cost no number of units
-_PROBLEM_TYPES = "https://iana.org/assignments/http-problem-types#"
-
-Headers = list[tuple[str, str]]
-Values = Mapping[str, object]  # of the fields of a name
-Problem = BudgetRefused | InvalidParameter
-PROBLEMS = (BudgetRefused, InvalidParameter)  # that `take` raises, and `refusal` answers
-
-
-class Refusal(NamedTuple):
-    """The answer to a request that was not admitted."""
-
-    status: int
-    title: str
-    body: bytes
-    headers: Headers
+MANY_FREE = 50  # requests, none of which was limited: the limit may be off by mistake
 
 
 class Options(TypedDict, total=False):
@@ -110,6 +101,7 @@ class Limit:
         self.policy = require_policy(policy)
         self._counter = counter
         self._log = SparseLog()
+        self._free: int | None = 0  # requests that were not limited; None once one is
         self._client = client
         validate_counter(counter)
         options = HELD if hold else RATE
@@ -196,7 +188,22 @@ class Limit:
 
     def _budget_for(self, values: Values, cost: int) -> ClientBudget | None:
         require_integer("cost", cost, 0)
-        return self.budget_of(values) if cost else None
+        if cost:
+            self._free = None
+            return self.budget_of(values)
+        self._note_free()
+        return None
+
+    def _note_free(self) -> None:
+        if self._free is None:
+            return
+        self._free += 1
+        if self._free == MANY_FREE:
+            log.warning(
+                "no request limited yet: policy=%s budget=%s requests=%d: every key was None or cost 0; "
+                "what they come from, such as authentication, must run before the limit",
+                *(self.policy, self.budget, MANY_FREE),
+            )
 
     def budget_of(self, values: Values) -> ClientBudget:
         return self.client().budget(self._name(values))
@@ -204,7 +211,7 @@ class Limit:
     def _pass_or_raise(self, problem: Problem, values: Values) -> None:
         """Log and count a request without units, and raise unless it is let through."""
         reason = reason_of(problem)
-        unreachable = reason not in (Reason.EXHAUSTED, ABOVE_LIMIT, INVALID)
+        unreachable = reason not in (*USED_UP, INVALID)
         passes = self._shadow or (self._allow_unreachable and unreachable)
         mode = "shadow" if self._shadow else "let_through" if passes else "enforced"
         self.client().counter(self._counter).labels(policy=self.policy, reason=reason, mode=mode).inc()
@@ -222,55 +229,33 @@ class Limit:
 
     def headers(self, budget: ClientBudget) -> Headers:
         """The `RateLimit` fields of the answer to a request that was admitted."""
-        return self._headers(budget, max(1, budget.left))
-
-    def _headers(self, budget: ClientBudget, available: int) -> Headers:
-        rule = budget.rule
-        if rule is None:  # of an earlier coordinator
-            return []
-        retry = budget.retry_after()
-        policy = policy_field(self.policy, rule.limit, window_s(rule, budget.resets_at))
-        limit = limit_field(self.policy, available, None if retry is None else ceil(retry))
-        return [("ratelimit-policy", policy), ("ratelimit", limit)]
+        return rate_limit_fields(self.policy, budget, max(1, budget.left))
 
     def refusal(self, problem: Problem, values: Values) -> Refusal:
-        """The answer to a request that was refused with this error, as problem details (RFC 9457)."""
-        reason = reason_of(problem)
-        headers: Headers = []
-        if reason == INVALID and (allowed := getattr(problem, "allowed", "")):  # without: the kind of the rule is wrong
-            parameter = getattr(problem, "parameter", "")
-            what = {"n": "cost", "budget": "name of the budget"}.get(parameter, parameter)
-            title = f"the {what} of this request must be {allowed}"
-            return _refusal(400, {"type": "about:blank", "title": title}, headers)
-        retry: float | None
-        if reason == Reason.EXHAUSTED or reason == ABOVE_LIMIT:
-            status, kind, retry = 429, "quota-exceeded", getattr(problem, "retry_after", None)
-            title = "quota exceeded" if reason == Reason.EXHAUSTED else "this request costs more than its whole quota"
+        """The answer to a request that was refused with this error."""
+        fields: Headers = []
+        if reason_of(problem) in USED_UP:
             budget = self.budget_of(values)
-            headers = self._headers(budget, budget.left)  # a smaller request may find units
-        else:
-            status, kind, retry = 503, "temporary-reduced-capacity", RETRY_S
-            title = "quota temporarily unavailable"
-        if retry is not None:
-            headers.append(("retry-after", str(ceil(retry))))
-        return _refusal(
-            status, {"type": _PROBLEM_TYPES + kind, "title": title, "violated-policies": [self.policy]}, headers
-        )
+            fields = rate_limit_fields(self.policy, budget, budget.left)  # a smaller request may find units
+        return refusal_for(problem, fields, [self.policy])
 
 
 _REFUSED: WeakKeyDictionary[Exception, tuple[Limit, Values]] = WeakKeyDictionary()
 
 
-def refusal_of(problem: Exception) -> Refusal | None:
-    """The answer to a request in which a limit has raised this error. None: something else has raised it."""
-    limit, values = _REFUSED.get(problem, (None, {}))
-    return limit.refusal(problem, values) if limit and isinstance(problem, PROBLEMS) else None
+def is_refusal(problem: Exception) -> bool:
+    """True if `refusal_of` has an answer to requests that end with this error."""
+    return problem in _REFUSED or isinstance(problem, LimitExceeded)
 
 
-def _refusal(status: int, content: Mapping[str, object], headers: Headers) -> Refusal:
-    body = json.dumps(content).encode()
-    own = [("content-type", "application/problem+json"), ("content-length", str(len(body)))]
-    return Refusal(status, str(content["title"]), body, [*own, ("cache-control", "no-store"), *headers])
+def refusal_of(problem: Exception) -> Refusal:
+    """Return the answer to a request that ends with this error. Raise the error if no limit has refused the request."""
+    if isinstance(problem, PROBLEMS) and problem in _REFUSED:
+        limit, values = _REFUSED[problem]
+        return limit.refusal(problem, values)
+    if isinstance(problem, LimitExceeded):  # the program itself has asked a budget
+        return refusal_for(problem)
+    raise problem
 
 
 class Attempts:
@@ -297,12 +282,3 @@ class Attempts:
         if retry is None or self._clock() + retry > self._deadline:
             return 0.0
         return retry or 0.001
-
-
-def reason_of(problem: Problem) -> str:
-    """As logs and the counter show it."""
-    kinds = {
-        LimitExceeded: Reason.EXHAUSTED, Starved: Reason.STARVED, UnknownBudget: NO_BUDGET,
-        AboveLimit: ABOVE_LIMIT, InvalidParameter: INVALID,
-    }  # fmt: skip
-    return next((reason for kind, reason in kinds.items() if isinstance(problem, kind)), Reason.UNREACHABLE)

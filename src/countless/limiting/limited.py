@@ -26,8 +26,8 @@ from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
 from countless.core.parameters import require_bool, require_integer
 from countless.errors import InvalidParameter
-from countless.limiting.keys import KEY
-from countless.limiting.limit import PERIOD_WAIT_S, Limit, Values
+from countless.limiting.charge import KEY, Values
+from countless.limiting.limit import PERIOD_WAIT_S, Limit
 from countless.limiting.registered import require_not_registered
 
 P = ParamSpec("P")
@@ -91,7 +91,8 @@ class Calls:
             raise InvalidParameter(
                 "function", function, "a function: put limited below decorators that return something else"
             )
-        require_not_registered(function)
+        if isfunction(function):  # Django's `method_decorator` has others decorated for each request
+            require_not_registered(function)
         self._signature = signature(function) if limit.fields and key is None else Signature()
         parameters = self._signature.parameters
         self._others = next((each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD), None)

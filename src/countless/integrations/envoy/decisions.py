@@ -13,7 +13,7 @@ from countless.core.budget.hold import Hold
 from countless.errors import LimitExceeded
 from countless.integrations.envoy.messages import MAX_UINT32, OK, OVER_LIMIT, UNITS, RateLimitResponse
 from countless.integrations.envoy.rules import EnvoyRules, Match
-from countless.limiting.limit import PROBLEMS
+from countless.limiting.responses import PROBLEMS
 
 PASSED, REFUSED = "ok", "over_limit"
 

@@ -19,8 +19,8 @@ from msgspec import Meta, Struct
 
 from countless.client.client import Client
 from countless.errors import InvalidParameter
-from countless.limiting.keys import digest
-from countless.limiting.limit import Limit, Values
+from countless.limiting.charge import Values, digest
+from countless.limiting.limit import Limit
 
 DEFAULT_LISTEN = "127.0.0.1:2688"
 WAIT_S = 0.2

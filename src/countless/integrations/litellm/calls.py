@@ -19,7 +19,7 @@ from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
 from countless.errors import BudgetRefused, HoldExpired, InvalidParameter, UnknownBudget
 from countless.integrations.litellm.settings import LiteLLMSettings, Measure
-from countless.limiting.limit import ABOVE_LIMIT, INVALID, PROBLEMS, reason_of
+from countless.limiting.responses import INVALID, PROBLEMS, USED_UP, reason_of
 from countless.wire.keys import rule_of_fields, templates_of
 
 GRACE_S = 30.0  # after an answer was sent, for its usage to arrive
@@ -120,7 +120,7 @@ class ModelCalls:
 
     def _pass_or_raise(self, problem: BudgetRefused | InvalidParameter) -> None:
         reason = reason_of(problem)
-        passes = self._settings.on_unreachable == "allow" and reason not in (Reason.EXHAUSTED, ABOVE_LIMIT, INVALID)
+        passes = self._settings.on_unreachable == "allow" and reason not in (*USED_UP, INVALID)
         mode = "let_through" if passes else "enforced"
         self.client().counter(REFUSED).labels(policy="litellm", reason=reason, mode=mode).inc()
         create = ""

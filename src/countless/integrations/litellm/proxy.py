@@ -8,14 +8,13 @@ from typing import Any
 from fastapi import HTTPException
 
 from countless.client.client import Client
-from countless.core.budget.decision import Reason
 from countless.errors import BudgetRefused, InvalidParameter
 from countless.integrations.litellm.calls import ModelCalls
 from countless.integrations.litellm.logger import UsageLogger, call_id, count_tokens, price_from, units_of
 from countless.integrations.litellm.requests import Price, size_of
 from countless.integrations.litellm.settings import LiteLLMSettings
-from countless.limiting.keys import digest
-from countless.limiting.limit import ABOVE_LIMIT, INVALID, PROBLEMS, RETRY_S, reason_of
+from countless.limiting.charge import digest
+from countless.limiting.responses import INVALID, PROBLEMS, RETRY_S, USED_UP, reason_of
 
 FIELDS = frozenset({"key", "alias", "user", "team", "org", "end_user", "model"})
 admitted: ContextVar[str] = ContextVar("admitted", default="")  # the call of this request: its failure does not name it
@@ -90,7 +89,7 @@ def _answer(problem: BudgetRefused | InvalidParameter) -> HTTPException:
     reason = reason_of(problem)
     if reason == INVALID:
         return HTTPException(400, str(problem))
-    if reason not in (Reason.EXHAUSTED, ABOVE_LIMIT):
+    if reason not in USED_UP:
         return HTTPException(503, str(problem), {"retry-after": str(RETRY_S)})
     retry = getattr(problem, "retry_after", None)
     return HTTPException(429, str(problem), None if retry is None else {"retry-after": str(ceil(retry))})

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from countless.client.budgets.requests import WAIT_S
 from countless.errors import InvalidParameter
-from countless.limiting.template import fields_of, part_of_name
+from countless.limiting.charge import fields_of, part_of_name
 
 
 class Measure(StrEnum):
