@@ -1,4 +1,4 @@
-"""What a request is charged to, and with how many units: names of budgets with fields, such as `keys/{key}`."""
+"""The budget that a request is charged to, by a name with fields such as `keys/{key}`, and its cost."""
 
 from collections.abc import Callable, Mapping
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What the caller of a limited request sees: header fields and refusals.
+"""Header fields and refusals, as the caller of a limited request sees them.
 
 `RateLimit-Policy` and `RateLimit` are those of draft-ietf-httpapi-ratelimit-headers-11: lists of structured fields
 (RFC 9651), with a policy's name as a string and integers as parameters. A refusal has problem details (RFC 9457).
