@@ -397,9 +397,10 @@ class Periodic(Watched, Generic[T, S]):
         self._published, self._total = published, None
 
     def _snapshot(self) -> PublishedWindows:
-        answers = {period: self.open[period].taken for period in sorted(self.open)}
-        # What each open window saves as its largest estimate, so that a restart finds the same sum.
-        largest = self.fold([self.before, self.closed.total, *[each.largest for each in self.open.values()]])
+        windows = {period: self.open[period] for period in sorted(self.open)}
+        answers = {period: each.taken for period, each in windows.items()}
+        # What each open window saves as its largest estimate, oldest first, so that a restart finds the same sum.
+        largest = self.fold([self.before, self.closed.total, *[each.largest for each in windows.values()]])
         if largest > self._largest:
             self._largest = largest
         return PublishedWindows(self._largest, answers, self.closed, self.losses, self.first, self.before)
