@@ -17,7 +17,7 @@ import json
 import logging
 import os
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from math import ceil
 from pathlib import Path
 from time import time
@@ -32,7 +32,7 @@ from starlette.types import Receive, Scope, Send
 
 import countless
 from countless import ClientBudget, Hold
-from countless.errors import BudgetRefused, InvalidParameter, LimitExceeded
+from countless.errors import BudgetRefused, HoldExpired, InvalidParameter, LimitExceeded
 
 log = logging.getLogger("gateway")
 
@@ -92,14 +92,14 @@ class ChatCompletions:
                 await response(scope, receive, send)
         finally:
             # If it is not settled by now, the caller has left or the model broke off: it may have charged for all.
-            hold.settle(hold.units)
+            settle(hold, hold.units)
 
 
 async def ask_model(body: dict[str, Any], hold: Hold) -> aclosing[httpx2.Response]:
     try:
         return aclosing(await model.send(model.build_request("POST", "/chat/completions", json=body), stream=True))
     except httpx2.ConnectError as error:
-        hold.settle(0)
+        settle(hold, 0)
         raise Problem(502, "upstream_error", f"the model cannot be reached: {error}") from error
     except httpx2.HTTPError as error:
         raise Problem(502, "upstream_error", f"the model broke off: {error}") from error
@@ -118,7 +118,8 @@ async def relay(reply: httpx2.Response, hold: Hold) -> AsyncIterator[str]:
 def settle(hold: Hold, used: int) -> None:
     if used > hold.units:
         log.error("reservation too small: reserved=%d used=%d", hold.units, used)
-    hold.settle(min(used, hold.units))
+    with suppress(HoldExpired):  # an answer that takes ten minutes: all that was reserved counts as spent
+        hold.settle(min(used, hold.units))
 
 
 def tenant_of(request: Request) -> str:

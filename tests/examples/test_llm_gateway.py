@@ -17,7 +17,7 @@ from support.uvicorn_app import Reply, UvicornApp
 pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm_gateway"
-TENANTS = ("shapes", "apart", "overload", "killed", "failing")
+TENANTS = ("shapes", "apart", "overload", "killed", "failing", "slow")
 LIMIT, SLACK = 10_000, 0.01
 MAX_TOKENS = 100
 THREADS = 3  # for each replica
@@ -39,9 +39,9 @@ class Fleet:
         }
         self.gateways = [self.start(f"gateway-{number}") for number in range(3)]
 
-    def start(self, name: str, **variables: str) -> UvicornApp:
-        app = UvicornApp("gateway:app", EXAMPLE, self._folder / f"{name}.log", **(self._variables | variables))
-        return self._stack.enter_context(app)
+    def start(self, name: str, app: str = "gateway:app", folder: Path = EXAMPLE, **variables: str) -> UvicornApp:
+        started = UvicornApp(app, folder, self._folder / f"{name}.log", **(self._variables | variables))
+        return self._stack.enter_context(started)
 
     def charged(self) -> int:
         return int(self.stub.request("GET", "/tokens").json["tokens"])
@@ -123,6 +123,22 @@ def test_unreachable_model_costs_nothing(fleet: Fleet) -> None:
     for _ in range(2):  # each of them reserves more than half of the budget
         reply = ask(gateway, "failing", max_tokens=int(0.6 * LIMIT))
         assert (reply.status, reply.json["error"]["type"]) == (502, "upstream_error")
+
+
+EXPIRING = """
+from countless.client.budgets import budget
+budget.HOLD_S = 1e-9  # in place of ten minutes
+from gateway import app
+"""
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_answer_that_outlasts_its_reservation_is_complete(stream: bool, fleet: Fleet, tmp_path: Path) -> None:
+    (tmp_path / "expiring.py").write_text(EXPIRING)
+    gateway = fleet.start("expiring", "expiring:app", tmp_path, PYTHONPATH=str(EXAMPLE))
+    reply = ask(gateway, "slow", stream=stream)
+    assert (reply.status, "Traceback" in gateway.log()) == (200, False)
+    assert events(reply) if stream else reply.json["usage"]
 
 
 def test_overloaded_tenant_never_uses_more_than_its_budget_and_all_but_the_slack(fleet: Fleet) -> None:
