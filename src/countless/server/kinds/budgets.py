@@ -381,14 +381,14 @@ class Budgets(Kind):
             budget, coordinator = found.budget, found.coordinator
             if coordinator.restoring:
                 self._restore.note_handed_in(leave.budget, site_id)
-            overdrawn = budget.rule.on_unreachable == OVERDRAFT or coordinator.restoring
             units = leave.spent
-            if known is not None and not overdrawn:
-                most = known.limit + (known.spent if budget.rolling is not None else 0)  # that was handed over
-                if not known.granted:  # it was spent in a membership that ended before the site knew of the next one
-                    units = 0
-                elif units > most:
-                    raise ProtocolError(f"{site_id} spent {units} of {leave.budget}; its limit is {most}")
+            if (
+                known is not None
+                and not known.granted
+                and not coordinator.restoring
+                and budget.rule.on_unreachable != OVERDRAFT
+            ):
+                units = 0  # it was spent in a membership that ended before the site knew of the next one
             outbox = coordinator.leave(site_id, units)
             coordinator.forget(site_id)  # frames of a site arrive in order, so no Ask of it is still under way
             budget.traffic.add_up(size)
