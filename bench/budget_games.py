@@ -1,8 +1,8 @@
 """Budgets against a server that decides each request: messages in games of holds and windows, and waits on a network.
 
 A server needs two messages for a request, and one for a settlement. `furthest` is how near the worst site came to
-Theorem 11 of design/proofs/budgets.md, which allows four messages for a request and one for a settlement. The waits of
-the former design, with rounds, are those of its last version.
+Theorem 11 of design/proofs/budgets.md, which allows four messages for a request and one for a settlement. What the
+former design needed, with rounds, is that of its last version.
 """
 
 from collections import Counter, deque
@@ -89,30 +89,32 @@ def overload(game: Game) -> None:
 
 
 def hoarders(game: Game) -> None:
-    """Each site in turn holds half of what is left and keeps it for a while; others ask for one unit."""
-    holds: deque[tuple[int, Hold]] = deque()
+    """Each site in turn reserves one unit, or, with probability 1/3, half of what is left, for 60 requests."""
+    holds: deque[tuple[int, int, Hold]] = deque()
     for number in range(STEPS):
-        site = number % game.sites
-        left = game.limit - game.budget.held
-        hold = game.reserve(site, max(1, left // 2)) if number % 3 == 0 else game.reserve(site, 1)
+        _settle_due(game, holds, number)
+        site, left = number % game.sites, game.limit - game.budget.held
+        hold = game.reserve(site, 1 if game.rng.randrange(3) else max(1, left // 2))
         if hold is not None:
-            holds.append((site, hold))
-        if len(holds) > 12:
-            game.settle(*holds.popleft())
+            holds.append((number + 60, site, hold))
 
 
 def rush(game: Game) -> None:
     """Twice as much is wanted as there is. Every hold returns all."""
     holds: deque[tuple[int, int, Hold]] = deque()
     lasts = 2 * game.limit // 20
-    for number in range(STEPS):
-        while holds and holds[0][0] <= number:
-            _, site, hold = holds.popleft()
-            game.settle(site, hold)
+    for number in range(max(STEPS, 4 * lasts)):
+        _settle_due(game, holds, number)
         site = game.rng.randrange(game.sites)
         held = game.reserve(site, game.rng.randint(1, 39))
         if held is not None:
             holds.append((number + lasts, site, held))
+
+
+def _settle_due(game: Game, holds: deque[tuple[int, int, Hold]], number: int) -> None:
+    while holds and holds[0][0] <= number:
+        _, site, hold = holds.popleft()
+        game.settle(site, hold)
 
 
 def bouncing(game: Game) -> None:
@@ -166,7 +168,7 @@ GAMES: tuple[tuple[str, Callable[[Game], None], tuple[float, ...]], ...] = (
     ("bouncing holds", bouncing, (0.01, 0)),
     ("see-saw", see_saw, (0,)),
 )
-LOADS = (0.5, 0.9, 2.0)
+LOADS = ((0.5, 0.01), (0.9, 0.01), (2.0, 0.01), (2.0, 0.0))  # requests in a window, of the limit; slack
 COMPARED = {  # a game and its slack, in the words of docs/understand/comparison.md
     ("round robin", "1%"): "requests in turn",
     ("rush of holds", "0%"): "reservations, twice the limit",
@@ -174,6 +176,10 @@ COMPARED = {  # a game and its slack, in the words of docs/understand/comparison
     ("see-saw", "0%"): "one reserves all, in turn",
     ("rolling, holds, load 2.0", "1%"): "rolling minute, reservations",
 }
+OVERLOADS = (  # sites, limit, slack; and the messages of the former design, in its last version
+    *((3, 1_000, 0.01, 62), (3, 1_000, 0.0, 66)),
+    *((100, 100_000, 0.01, 3_068), (100, 100_000, 0.0, 3_572)),
+)
 COLUMNS = ("game", "slack", "sites", "server", "messages a request", "of a server", "furthest")
 
 
@@ -195,10 +201,10 @@ def main() -> Iterator[Table]:
     for name, play, slacks in GAMES:
         for slack in slacks:
             rows += [_played(name, slack, Game(sites, UNITS_A_SITE * sites, slack), play) for sites in FLEETS]
-    for load in LOADS:
+    for load, slack in LOADS:
         limit = round(ROLLING_STEPS / WINDOWS / load)
         for sites in FLEETS:
-            rows.append(_played(f"rolling, load {load}", 0.01, Game(sites, limit, 0.01, rolling=True), windows))
+            rows.append(_played(f"rolling, load {load}", slack, Game(sites, limit, slack, rolling=True), windows))
     for sites in FLEETS:
         game = Game(sites, round(ROLLING_STEPS / WINDOWS / 2), 0.01, rolling=True)
         rows.append(_played("rolling, holds, load 2.0", 0.01, game, lambda game: windows(game, holds=True)))
@@ -206,33 +212,34 @@ def main() -> Iterator[Table]:
     yield Table("budgets-server", ("", *(f"{sites:,}" for sites in FLEETS)), list(_beside_a_server(rows)))
     yield Table("budgets-waits", WAIT_COLUMNS, list(wait_rows()))
     exhausted = []
-    for sites, limit in ((3, 1_000), (100, 100_000)):
-        game = Game(sites, limit, 0.01)
+    for sites, limit, slack, before in OVERLOADS:
+        game = Game(sites, limit, slack)
         overload(game)
-        exhausted.append((f"{sites:,}", f"{limit:,}", f"{10 * limit:,}", f"{game.messages.total():,}"))
-    yield Table("budgets-overload", ("sites", "limit", "requests", "messages"), exhausted)
+        messages = f"{game.messages.total():,} ({before:,})"
+        exhausted.append((f"{sites:,}", f"{limit:,}", f"{slack:.0%}", f"{10 * limit:,}", messages))
+    yield Table("budgets-overload", ("sites", "limit", "slack", "requests", "messages (before)"), exhausted)
 
 
 # Waits: sites that send and receive with delays, and keep the order of messages
 
 WAIT_COLUMNS = (
-    *("sites", "limit", "requests a site and round trip", "delays"),
+    *("sites", "limit", "requests a site and round trip", "wanted, of the limit", "delays"),
     *("p50 (before)", "p99 (before)", "messages (before)", "server"),
 )
-WAITS = (  # and, of the former design, p50 and p99 in one-way delays, and messages a request
-    (10, 30, 0.4, "exponential", (9.8, 91, 4.35)),
-    (50, 150, 0.2, "fixed", (6.7, 163, 77)),
-    (50, 150, 0.2, "exponential", (396, 1_118, 6.8)),
-    (50, 2_000, 0.4, "exponential", (5.3, 344, 2.88)),
-    (10, 30, 4.0, "exponential", (203, 507, 2.07)),
+WAITS = (  # and, of the former design in the same game, p50 and p99 in round trips, and messages a request
+    (10, 30, 0.4, 1.4, "exponential", (2.7, 21.1, 4.41)),
+    (50, 150, 0.2, 1.4, "fixed", (2.1, 153.3, 146.67)),
+    (50, 150, 0.2, 1.4, "exponential", (17.1, 105.4, 5.13)),
+    (50, 2_000, 0.4, 1.4, "exponential", (1.2, 41.3, 1.95)),
+    (10, 30, 4.0, 14, "exponential", (1.8, 7.4, 0.62)),
 )
-HELD_FOR = 10.0  # one-way delays, in the mean
+MEAN_UNITS = 1.4  # of a request
 
 
 class Network:
     """Requests of one unit, and sometimes more, that are held and come back. One way takes 1, in the mean."""
 
-    def __init__(self, sites: int, limit: int, rate: float, delays: str) -> None:
+    def __init__(self, sites: int, limit: int, rate: float, wanted: float, delays: str) -> None:
         self.rng = Random(1)  # noqa: S311
         self.budget = BudgetId("b")
         self.coordinator = BudgetCoordinator(self.budget, limit, slack=0)
@@ -240,6 +247,7 @@ class Network:
         self.waiting: list[list[tuple[int, float]]] = [[] for _ in self.sites]
         self.last_up, self.last_down = [0.0] * sites, [0.0] * sites
         self.fixed, self.rate = delays == "fixed", rate * sites / 2
+        self.held_for = wanted * limit / (self.rate * MEAN_UNITS)  # in the mean
         self.now, self.messages, self.settlements = 0.0, 0, 0
         self.waits: list[float] = []
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -276,7 +284,7 @@ class Network:
         else:
             self.waits.append(self.now - since)
             if taken.verdict is Verdict.ALLOWED:
-                self.after(self.rng.expovariate(1 / HELD_FOR), lambda: self._settle(number, units))
+                self.after(self.rng.expovariate(1 / self.held_for), lambda: self._settle(number, units))
         return taken.messages
 
     def _again(self, number: int) -> None:
@@ -313,17 +321,15 @@ class Network:
 
 
 def wait_rows(requests: int = 5_000) -> Iterator[tuple[str, ...]]:
-    for sites, limit, rate, delays, before in WAITS:
-        network = Network(sites, limit, rate, delays)
+    for sites, limit, rate, wanted, delays, before in WAITS:
+        network = Network(sites, limit, rate, wanted, delays)
         network.run(requests)
         waits = sorted(network.waits)
         assert len(waits) == requests
-        p50, p99, server = waits[requests // 2], waits[requests * 99 // 100], 2 + network.settlements / requests
-        measured = (p50 / 2, before[0] / 2), (p99 / 2, before[1] / 2), (network.messages / requests, before[2])
-        texts = (
-            f"{ours:.{digits}f} ({former:,.{digits}f})"
-            for digits, (ours, former) in zip((1, 1, 2), measured, strict=True)
-        )
-        row = f"{sites}", f"{limit:,}", f"{rate}", delays, *texts, f"{server:.2f}"
+        p50, p99 = waits[requests // 2] / 2, waits[requests * 99 // 100] / 2
+        measured = zip((1, 1, 2), (p50, p99, network.messages / requests), before, strict=True)
+        texts = (f"{ours:.{digits}f} ({former:,.{digits}f})" for digits, ours, former in measured)
+        server = 2 + network.settlements / requests
+        row = f"{sites}", f"{limit:,}", f"{rate}", f"{wanted}", delays, *texts, f"{server:.2f}"
         print(" ".join(row), flush=True)
         yield row
