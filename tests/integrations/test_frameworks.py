@@ -277,6 +277,7 @@ from django import views
 from django.http import HttpResponse
 from django.test import AsyncClient, Client
 from django.urls import path
+from django.utils.decorators import method_decorator
 from rest_framework.decorators import api_view
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -300,11 +301,16 @@ class View(views.View):
     @limited
     def get(self, request, name): return HttpResponse("view")
 
+@method_decorator(limited, name="dispatch")
+class Dispatched(views.View):
+    def get(self, request, name): return HttpResponse("view")
+
 @limited
 async def view_async(request, name): return HttpResponse("view")
 
 urlpatterns = [path("view/<name>", limited(lambda request, name: HttpResponse("view"))),
-               path("class/<name>", View.as_view()), path("async/<name>", view_async),
+               path("class/<name>", View.as_view()), path("dispatched/<name>", Dispatched.as_view()),
+               path("async/<name>", view_async),
                path("rest/<name>", api_view()(limited(lambda request, name: Response("view"))))]
 urlpatterns += [path("", lambda request: HttpResponse("hello")), path("uploads", Upload.as_view()),
                path("free", Free.as_view())]
@@ -326,7 +332,7 @@ print(int(last["Retry-After"]) > 0, "throttled" in last.json()["detail"])
 show([Client().get("/free", **addressed(3)) for _ in range(3)])
 show([Client().get("/uploads", **addressed(3), HTTP_X_FORWARDED_FOR="x" * 5000)])
 settings.MIDDLEWARE = [answer_refusals]
-for view in ("view", "class", "async", "rest"):
+for view in ("view", "class", "dispatched", "async", "rest"):
     last = show([Client().get(f"/{view}/{view}") for _ in range(3)])
 print(last["Content-Type"], int(last["Retry-After"]) > 0, last["RateLimit"].startswith('"default";r=0;'))
 async def ask(): return [await AsyncClient().get("/async/again") for _ in range(3)]
@@ -365,7 +371,7 @@ def test_django_by_middleware_and_by_throttle(server: Server) -> None:
         "True True",
         "[200, 200, 200]",
         "[400]",
-        *["[200, 200, 429]"] * 4,
+        *["[200, 200, 429]"] * 5,
         "application/problem+json True True",
         "[200, 200, 429]",
         *("[503]", "1"),

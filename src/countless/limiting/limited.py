@@ -87,13 +87,16 @@ class Calls:
     def __init__(
         self, function: Callable[..., Any], limit: Limit, key: Callable[..., object] | None, cost: Cost, *, hold: bool
     ) -> None:
-        if not (isfunction(function) or ismethod(function) or isbuiltin(function) or isinstance(function, partial)):
+        is_partial = isinstance(function, partial)
+        if not (isfunction(function) or ismethod(function) or isbuiltin(function) or is_partial):
             raise InvalidParameter(
                 "function", function, "a function: put limited below decorators that return something else"
             )
-        if isfunction(function):  # Django's `method_decorator` has others decorated for each request
+        # Django's `method_decorator` decorates a method for each request, as a partial function that wraps it unbound.
+        if isfunction(function):
             require_not_registered(function)
-        self._signature = signature(function) if limit.fields and key is None else Signature()
+        named = limit.fields and key is None
+        self._signature = signature(function, follow_wrapped=not is_partial) if named else Signature()
         parameters = self._signature.parameters
         self._others = next((each.name for each in parameters.values() if each.kind is each.VAR_KEYWORD), None)
         if self._others is None:
