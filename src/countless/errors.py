@@ -21,6 +21,7 @@ CountlessError
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from math import ceil
 from typing import Any
 
 
@@ -141,7 +142,8 @@ class LimitExceeded(BudgetRefused):
 
     def __str__(self) -> str:
         left = "no units" if self.units == 1 else f"fewer than {self.units} units"
-        return f"budget {self.budget!r} has {left} left"
+        retry = "" if self.retry_after is None else f", retry after {ceil(self.retry_after)} s"
+        return f"budget {self.budget!r} has {left} left{retry}"
 
 
 class Starved(BudgetRefused):

@@ -261,12 +261,14 @@ def test_wrong_use_is_named_when_the_function_is_decorated(client: countless.Cli
     for budget, options, field in (
         ("keys/{key}", {}, "budget"),
         ("all", {"key": call}, "budget"),
+        ("keys/{key}", {"key": "user"}, "key"),
+        ("all", {"client": countless.connect}, "client"),
         ("all", {"cost": -1}, "cost"),
         ("all", {"hold": 1}, "hold"),
         ("all", {"on_unreachable": "guess"}, "on_unreachable"),
     ):
         with pytest.raises(InvalidParameter) as error:
-            limited(budget, client=client, **options)(call)
+            limited(budget, **({"client": client} | options))(call)
         assert error.value.parameter == field, budget
     with pytest.raises(InvalidParameter, match="put limited below"):
         limited("all", client=client)(object())  # type: ignore[arg-type]

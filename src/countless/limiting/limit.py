@@ -83,6 +83,8 @@ class Limit:
         counter: str = "limited_requests",
         hold: bool = False,
     ) -> None:
+        if client is not None and not isinstance(client, Client):
+            raise InvalidParameter("client", client, "what countless.connect() returns")
         if on_unreachable not in ON_UNREACHABLE:
             raise InvalidParameter("on_unreachable", on_unreachable, f"one of: {', '.join(ON_UNREACHABLE)}")
         if isinstance(wait, str) and wait != PERIOD:

@@ -70,6 +70,8 @@ def limited(
     require_bool("hold", hold)
     if not callable(cost):
         require_integer("cost", cost, 0)
+    if key is not None and not callable(key):
+        raise InvalidParameter("key", key, "a function of the arguments")
     limit = Limit(
         client, budget, wait=wait, timeout=timeout, on_unreachable=on_unreachable, shadow=shadow, policy=policy,
         counter=counter, hold=hold,
