@@ -13,8 +13,9 @@ import pytest
 from countless.client.families.local_family import LocalFamily
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.family import FamilyMember
+from countless.client.kinds.member import Known
 from countless.client.local_counter import LocalCounter
-from countless.client.session.members import Known, SessionMembers
+from countless.client.session.members import SessionMembers
 from countless.client.session.protocol import SiteSession
 from countless.client.session.windows import SessionWindows
 from countless.core.family.coordinator import FamilyCoordinator

@@ -17,7 +17,7 @@ from countless.client.kinds.budget import SessionBudgets
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
-from countless.core.budget.messages import Ask, BudgetId, Outbox, Quota
+from countless.core.budget.messages import Ask, BudgetId, Outbox
 from countless.core.budget.rolling import Returns
 from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
@@ -51,7 +51,7 @@ class Process:
         self.waiting: list[Pending] = []
         self.holds: list[tuple[Hold, list[str], int]] = []
         self.lock = RLock()
-        self.session = SessionBudgets(self.lock)
+        self.session = SessionBudgets(self.lock, lambda: None)
         self._file = CountFile.in_memory(self.site_id)
         link = BudgetLink(
             lambda name, items: self.session.queue(items),
@@ -83,8 +83,7 @@ class Process:
     def receive(self) -> None:
         item = self.down.pop(0)
         with self.lock:
-            if not self.session.receive(item) and isinstance(item, Quota):
-                self.session.give_back(item.budget, self.site_id.incarnation)
+            self.session.receive(item, self.site_id)
 
     def disconnect(self) -> None:
         self.connected = False
@@ -95,7 +94,7 @@ class Process:
     def connect(self) -> None:
         self.disconnect()
         self.connected = True
-        self.up += self.session.resend()
+        self.up += self.session.initial_items()
 
 
 class Coordinator:

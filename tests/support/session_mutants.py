@@ -4,7 +4,7 @@ import pytest
 
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.durable.budget import DurableBudget
-from countless.client.session.members import Known
+from countless.client.kinds.member import Known
 from countless.client.session.protocol import SessionRetired, SiteSession
 from countless.core.messages import SiteId
 from countless.server.connection import Connection

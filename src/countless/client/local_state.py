@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import count
+from math import inf
 from pathlib import Path
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -206,7 +207,9 @@ class LocalState:
                 count_expired=self._count_expired,
             )
             part = self._budgets[name] = BudgetPart(name, self._loop.site_id_for(key), self._lock, link)
-            self._loop.add_budget(name)
+            session = self._loop.session_of(key)
+            if session is not None:
+                session.budgets.add(name, part)
             if self._closing:
                 part.end()
         return part
@@ -237,16 +240,22 @@ class LocalState:
 
     def _send_of_budget(self, budget: str, items: Sequence[Ask | BudgetLeave]) -> None:
         self._need_thread()
-        self._loop.queue_budget(Key(BUDGET, budget), items)
+        session = self._loop.session_of(Key(BUDGET, budget))
+        if session is not None:
+            session.budgets.queue(items)
 
     def _connected_for(self, budget: Key) -> bool:
-        return self._loop.connected_for(budget)
+        session = self._loop.session_of(budget)
+        return session is not None and session.connected
 
     def _contact_of(self, budget: Key) -> float:
-        return self._loop.contact_of(budget)
+        session = self._loop.session_of(budget)
+        return -inf if session is None else session.contact.at
 
     def _look_after_budget(self, budget: str) -> None:
-        self._loop.look_after_budget(Key(BUDGET, budget))
+        session = self._loop.session_of(Key(BUDGET, budget))
+        if session is not None:
+            session.budgets.look_after(budget)
 
     def _count_expired(self) -> None:
         self._expired_holds += 1

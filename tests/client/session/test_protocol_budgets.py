@@ -41,11 +41,11 @@ class Stream:
             self._queue, lambda: True, lambda number: None, clock=lambda: MINUTE * 60 + self.time + self.jump
         )
         self.budget = BudgetPart("tokens", SITE_ID, lock, link)
-        self.session.add_budget("tokens", self.budget)
+        self.session.budgets.add("tokens", self.budget)
         self.connect()
 
     def _queue(self, name: str, items: Sequence[Ask | BudgetLeave]) -> None:
-        self.session.queue_budget(items)
+        self.session.budgets.queue(items)
 
     def connect(self) -> None:
         self._steps = self.session.run(lambda frame: self.sent.extend(decode_up(frame)), lambda: None)

@@ -12,6 +12,7 @@ from countless.client.budgets.budget import BudgetLink, BudgetPart
 from countless.client.budgets.group import BudgetGroup
 from countless.client.budgets.requests import Waiter
 from countless.client.kinds.budget import SessionBudgets
+from countless.client.kinds.member import Known
 from countless.client.ticks import TICKS_AT_ONCE
 from countless.core.budget.messages import Ask, BudgetId, Quota
 from countless.core.messages import SiteId
@@ -27,7 +28,7 @@ class Session:
     def __init__(self) -> None:
         self.time = 0.0
         self.lock = RLock()
-        self.budgets = SessionBudgets(self.lock)
+        self.budgets = SessionBudgets(self.lock, lambda: None)
 
     def budget(self, name: str) -> BudgetPart:
         link = BudgetLink(self._send, lambda: True, lambda number: None, clock=lambda: MINUTE * 60 + self.time)
@@ -42,10 +43,10 @@ class Session:
         """The coordinator sends the rule, and grants units of the period that is asked for then."""
         assert not budget.take(1, wait=0)
         rule = (100, "minute", "UTC", None, 0.01, "spending", "charge", "refuse")
-        self.budgets.receive(SetBudgetRule(BudgetId(budget.name), *rule))
+        self.budgets.receive(SetBudgetRule(BudgetId(budget.name), *rule), SITE_ID)
         assert not budget.take(1, wait=0)
         assert [item.budget for item in self.budgets.drain()][-1] == BudgetId(budget.name, period)
-        self.budgets.receive(Quota(BudgetId(budget.name, period), since=1, number=1, granted=10, keep=True))
+        self.budgets.receive(Quota(BudgetId(budget.name, period), since=1, number=1, granted=10, keep=True), SITE_ID)
         self.budgets.tick(self.time)
         assert budget.take(1, wait=0)
 
@@ -56,7 +57,7 @@ class Session:
             self.budgets.tick(self.time)
             for item in self.budgets.drain():
                 if isinstance(item, BudgetLeave):
-                    self.budgets.receive(BudgetLeaveAck(item.budget, item.incarnation))
+                    self.budgets.receive(BudgetLeaveAck(item.budget, item.incarnation), SITE_ID)
 
 
 @pytest.fixture
@@ -83,9 +84,9 @@ def test_rejected_budget_is_forgotten_at_once(session: Session) -> None:
     budget = session.budget("keys/a")
     budget.take(1, wait=0)
     [ask] = session.budgets.drain()
-    session.budgets.receive(BudgetRejected(ask.budget, "too many"))
+    session.budgets.receive(BudgetRejected(ask.budget, "too many"), SITE_ID)
     session.budgets.tick(session.time)
-    assert session.budgets.resend() == []
+    assert session.budgets.initial_items() == []
     forgotten = ref(budget)
     del budget
     gc.collect()
@@ -96,11 +97,11 @@ def test_budget_that_the_program_keeps_asks_again_after_it_was_forgotten(session
     budget = session.budget("keys/a")
     session.use(budget, MINUTE)
     session.pass_time(600)
-    assert session.budgets.resend() == []
-    session.budgets.renew(SITE_ID._replace(incarnation=8))
+    assert session.budgets.initial_items() == []
+    session.budgets.renew(SITE_ID._replace(incarnation=8), Known())
     session.use(budget, MINUTE + 10)
     budget.end()
-    assert list(session.budgets.hand_ins()) == [BudgetLeave(BudgetId("keys/a", MINUTE + 10), 8, 1)]
+    assert session.budgets.leave_items() == [BudgetLeave(BudgetId("keys/a", MINUTE + 10), 8, 1)]
 
 
 def test_asks_of_a_new_connection_are_in_the_order_in_which_they_were_made(session: Session) -> None:
@@ -110,10 +111,10 @@ def test_asks_of_a_new_connection_are_in_the_order_in_which_they_were_made(sessi
     request.start_waiting(Waiter(request, lambda: None))
     session.budgets.drain()
     for budget in budgets:  # a share that is not lent, and too small
-        session.budgets.receive(Quota(BudgetId(budget.name), since=1, number=1, granted=1))
+        session.budgets.receive(Quota(BudgetId(budget.name), since=1, number=1, granted=1), SITE_ID)
     session.budgets.drain()
     with session.lock:
-        sent = [*session.budgets.resend(), *session.budgets.drain()]
+        sent = [*session.budgets.initial_items(), *session.budgets.drain()]
     for budget in budgets:
         numbers = [item.seq for item in sent if isinstance(item, Ask) and item.budget.name == budget.name]
         assert numbers
@@ -151,7 +152,7 @@ class Idle:
 
 
 def test_only_budgets_whose_time_has_come_are_looked_at() -> None:
-    budgets = SessionBudgets(RLock())
+    budgets = SessionBudgets(RLock(), lambda: None)
     idle = [Idle(20.0 + number) for number in range(100)]
     for number, each in enumerate(idle):
         budgets.add(str(number), each)
@@ -168,7 +169,7 @@ def test_only_budgets_whose_time_has_come_are_looked_at() -> None:
 
 
 def test_many_budgets_are_looked_after_in_parts() -> None:
-    budgets = SessionBudgets(RLock())
+    budgets = SessionBudgets(RLock(), lambda: None)
     idle = [Idle(0.0) for _ in range(TICKS_AT_ONCE + 1)]
     for number, each in enumerate(idle):
         budgets.add(str(number), each)

@@ -14,10 +14,8 @@ from countless.client.session.reconnect import Backoff, OnStatus, ReconnectingSe
 from countless.client.session.windows import WindowsState
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import EMPTY, ConnectionLost, Received, Transport
-from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
-from countless.wire.budgets import BudgetLeave
 from countless.wire.keys import BUDGET, Key
 
 # `select` raises ValueError in a process with more than 1,024 open files; Windows has no `poll`.
@@ -110,14 +108,6 @@ class ClientLoop:
         needed = [session for session in self._sessions if session.has_work]
         return bool(needed) and all(session.connected for session in needed)
 
-    def connected_for(self, budget: Key) -> bool:
-        """The shard of this budget has answered on its present stream."""
-        return bool(self._sessions) and self._session_of(budget).connected
-
-    def contact_of(self, budget: Key) -> float:
-        """The time when the last frame was sent that the shard of this budget has answered."""
-        return self._session_of(budget).contact.at if self._sessions else -inf
-
     @property
     def delivered(self) -> bool:
         """All counters have left, and all shards have acknowledged that."""
@@ -148,23 +138,14 @@ class ClientLoop:
         if self._sessions:
             self._session_of(windows.key).add_windows(windows)
 
-    def site_id_for(self, budget: Key) -> SiteId:
-        """The id under which the shard of this budget knows us: each shard may have retired earlier incarnations."""
-        return self._session_of(budget).site_id if self._sessions else self._site_id
+    def site_id_for(self, key: Key) -> SiteId:
+        """The id under which the shard of this key knows us: each shard may have retired earlier incarnations."""
+        session = self.session_of(key)
+        return self._site_id if session is None else session.site_id
 
-    def add_budget(self, name: str) -> None:
-        if self._sessions:
-            self._session_of(Key(BUDGET, name)).add_budget(name, self._budgets[name])
-
-    def queue_budget(self, budget: Key, items: Sequence[Ask | BudgetLeave]) -> None:
-        if self._sessions:
-            self._session_of(budget).queue_budget(items)
-        else:  # the sessions begin with what the budgets have to tell
-            self._notify()
-
-    def look_after_budget(self, budget: Key) -> None:
-        if self._sessions:
-            self._session_of(budget).look_after_budget(budget.name)
+    def session_of(self, key: Key) -> SiteSession | None:
+        """With the shard of this key; None before the number of shards is known. Then it begins with all there is."""
+        return self._session_of(key) if self._sessions else None
 
     def request_ack(self) -> int:
         """`acked` reaches the number that is returned when everything queued so far is on the coordinators' disks."""
@@ -262,7 +243,7 @@ class ClientLoop:
             for windows in self._windows.values():
                 self._session_of(windows.key).add_windows(windows)
             for name, budget in self._budgets.items():
-                self._session_of(Key(BUDGET, name)).add_budget(name, budget)
+                self._session_of(Key(BUDGET, name)).budgets.add(name, budget)
             for session in self._sessions:
                 session.request_ack(self._ack_requested)
                 if self._leaving:

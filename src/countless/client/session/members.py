@@ -6,16 +6,15 @@ leave together when the client is closed.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from threading import RLock
 from typing import Any
 
-from countless.client.kinds.member import AnyMember, ItemEffect
+from countless.client.kinds.member import AnyMember, ItemEffect, Known, SessionPart
 from countless.client.session.windows import SessionWindows
 from countless.core.messages import SiteId
-from countless.wire.families import KnownFamily
-from countless.wire.frames import DownItem, UpItem
+from countless.wire.families import KnownFamily, KnownLabels, LabelCap
+from countless.wire.frames import DownItem, IncarnationRetired, KnownCounts, UpItem
 from countless.wire.keys import ALL, COUNTED, COUNTER, FAMILY, Key, key_of
 
 log = logging.getLogger("countless")
@@ -49,26 +48,21 @@ class RejectionLog:
             log.warning("rejected by the coordinator: %s=%r reason=%s (more are not listed)", self._kind, name, reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """The counts of a retired incarnation that the coordinator knew."""
+def known_of(items: Iterable[DownItem]) -> Known:
+    """From what answers a `Hello`. The number that comes with the text of all windows together is the first window that
+    has not left. Frames don't say of which kind it is, and no two of them have one name.
 
-    members: Mapping[Key, int | KnownFamily] = field(default_factory=dict)
-    first_not_left: Mapping[Key, int] = field(default_factory=dict)  # by the key of all windows together
-
-    def has_left(self, key: Key) -> bool:
-        """It is a window, and everything that was counted in it is known."""
-        return key.is_window and key.period < self.first_not_left.get(key.windows, 0)
-
-
-def known_of(counts: Mapping[str, int], families: Mapping[str, KnownFamily]) -> Known:
-    """From the texts of frames. The number that comes with the text of all windows together is the first window that
-    has not left. Frames don't say whether of which kind it is, and no two of them have one name.
-
-    >>> known = known_of({"hits": 7, "hits@hour": 5}, {})
+    >>> known = known_of([IncarnationRetired((("hits", 7), ("hits@hour", 5)))])
     >>> known.members[Key(COUNTER, "hits")], known.has_left(Key(COUNTER, "hits", "hour", 4))
     (7, True)
     """
+    counts: dict[str, int] = {}
+    families: dict[str, KnownFamily] = {}
+    for item in items:
+        if isinstance(item, KnownCounts | IncarnationRetired):
+            counts.update(item.known_counts)
+        elif isinstance(item, KnownLabels):
+            families[item.family] = families.get(item.family, KnownFamily()).merged(item)
     keys = {key_of(COUNTER, text): count for text, count in counts.items()}
     left = {(key.name, key.calendar): count for key, count in keys.items() if key.period == ALL}
     return Known(
@@ -78,8 +72,8 @@ def known_of(counts: Mapping[str, int], families: Mapping[str, KnownFamily]) -> 
     )
 
 
-class SessionMembers:
-    """Methods that take the lock say so; all others are called with it. `notify`: there is something to `drain`."""
+class SessionMembers(SessionPart):
+    """`notify`: there is something to `drain`."""
 
     def __init__(self, kind: str, lock: RLock, notify: Callable[[], None], clock: Callable[[], float]) -> None:
         self._lock = lock
@@ -87,7 +81,7 @@ class SessionMembers:
         self._clock = clock
         self.windows = SessionWindows(lock, self._join_again, notify)
         self._members: dict[Key, AnyMember] = {}
-        self._by_text: dict[str, AnyMember] = {}  # by the text that frames have
+        self._by_text: dict[object, AnyMember] = {}  # by the text that frames have
         self._due: dict[Key, None] = {}  # has queued something, or has to join
         self._left: set[Key] = set()
         self._leaving = False
@@ -110,7 +104,6 @@ class SessionMembers:
         self._notify()
 
     def renew(self, site_id: SiteId, known: Known) -> None:
-        """Continue as a new incarnation, with the events that are not among the known ones."""
         for key, member in self._members.items():
             member.renew(site_id, known.members.get(key), known.has_left(key))
 
@@ -120,18 +113,16 @@ class SessionMembers:
 
     @property
     def sent(self) -> Mapping[Key, Any]:
-        """The most that this incarnation has sent, on any stream."""
         return {key: member.sent for key, member in self._members.items() if member.sent is not None}
 
     @property
     def rejected(self) -> dict[str, str]:
-        """By name, what the coordinator has rejected on the present stream, with its reasons."""
         return {key.in_words: reason for key, reason in self._rejected.items()}
 
     # Joining and sending
 
     def initial_items(self) -> list[UpItem]:
-        """The items that begin a new stream: all active members join. Takes the lock."""
+        """All active members join."""
         with self._lock:
             members = list(self._members.values())
             for member in members:
@@ -147,7 +138,6 @@ class SessionMembers:
         return items
 
     def drain(self) -> list[UpItem]:
-        """Take all that is due."""
         due, self._due = self._due, {}
         items: list[UpItem] = []
         for key in due:
@@ -209,7 +199,6 @@ class SessionMembers:
 
     @property
     def all_left(self) -> bool:
-        """Nothing more can leave on this stream."""
         if not self._rejected:
             return self.delivered
         rejected = self._rejected.keys()
@@ -219,7 +208,9 @@ class SessionMembers:
 
     def receive(self, item: DownItem, site_id: SiteId) -> ItemEffect:
         """The first field of an item is the name of its member; those that nobody has are ignored."""
-        member = self._by_text.get(str(item[0]))
+        if isinstance(item, LabelCap):
+            return self.receive_all(item, site_id)
+        member = self._by_text.get(item[0])
         if member is None:
             return ItemEffect.NONE
         effect, key = member.receive(item, site_id), member.key
@@ -233,8 +224,18 @@ class SessionMembers:
             self.windows.leave_again(key)
         return effect
 
-    def receive_all(self, item: DownItem, site_id: SiteId) -> None:
+    def receive_all(self, item: DownItem, site_id: SiteId) -> ItemEffect:
         """An item for all members, and for those that come later on this stream."""
         self._for_all[type(item)] = item
         for member in self._members.values():
             member.receive(item, site_id)
+        return ItemEffect.NONE
+
+    # Windows
+
+    @property
+    def next_tick(self) -> float:
+        return self.windows.ticks.next_tick
+
+    def tick(self, now: float) -> None:
+        self.windows.ticks.tick(now)

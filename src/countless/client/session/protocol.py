@@ -6,23 +6,20 @@ next one every counter sends its exact count and, again, the messages that may h
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from enum import Enum
 from threading import RLock
 
-from countless.client.kinds.budget import SessionBudget, SessionBudgets
-from countless.client.kinds.member import AnyMember, ItemEffect
+from countless.client.kinds.budget import SessionBudgets
+from countless.client.kinds.member import AnyMember, ItemEffect, Known, SessionPart
 from countless.client.session.contact import Contact
-from countless.client.session.members import Known, SessionMembers, known_of
+from countless.client.session.members import SessionMembers, known_of
 from countless.client.session.windows import WindowsState
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Send
-from countless.core.budget.messages import Ask, Quota
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
-from countless.wire.budgets import BudgetDownItem, BudgetLeave
-from countless.wire.families import KnownFamily, KnownLabels, LabelCap
 from countless.wire.frames import (
     VERSION,
     DownItem,
@@ -31,7 +28,6 @@ from countless.wire.frames import (
     IncarnationExpired,
     IncarnationRetired,
     Inherited,
-    KnownCounts,
     Sync,
     SyncAck,
     UpItem,
@@ -108,8 +104,9 @@ class SiteSession:
         self.undeliverable = False  # no attempt can succeed: counts that another process has left may be known already
         self.connected = False  # the coordinator has answered on the present stream
         self.contact = Contact()
+        self.budgets = SessionBudgets(lock, self._has_work_now, origin is Origin.INHERITED)
         self._members = {kind: SessionMembers(kind, lock, self._has_work_now, surroundings.clock) for kind in COUNTED}
-        self._budgets = SessionBudgets(lock)
+        self._parts: tuple[SessionPart, ...] = (*self._members.values(), self.budgets)
         self._lock = lock
         self._notify = notify
         self._surroundings = surroundings
@@ -127,21 +124,6 @@ class SiteSession:
     def add_windows(self, windows: WindowsState) -> None:
         self._members[windows.key.kind].windows.add(windows)
 
-    def add_budget(self, name: str, budget: SessionBudget) -> None:
-        self._budgets.add(name, budget)
-        self.has_work = self.has_work or budget.active
-
-    def queue_budget(self, items: Sequence[Ask | BudgetLeave]) -> None:
-        """Send these soon."""
-        if items:
-            self._budgets.queue(items)
-            self._has_work_now()
-
-    def look_after_budget(self, name: str) -> None:
-        """Its next tick is due sooner than it said."""
-        if self._budgets.look_after(name):
-            self._notify_once()
-
     def request_ack(self, number: int) -> None:
         """`acked` becomes `number` when everything that was queued before is on the coordinator's disk."""
         self._ack_requested = number
@@ -151,8 +133,8 @@ class SiteSession:
         """Send the final counts, unless nothing was ever sent."""
         self._leaving = True
         if self.has_work:
-            for members in self._members.values():
-                members.leave()
+            for part in self._parts:
+                part.leave()
         self.done = self.delivered = not self.has_work
         self._notify_once()
 
@@ -169,7 +151,7 @@ class SiteSession:
     @property
     def rejected(self) -> dict[str, str]:
         """Counters and families that the coordinator has rejected on the present stream, with its reasons."""
-        return {name: reason for members in self._members.values() for name, reason in members.rejected.items()}
+        return {name: reason for part in self._parts for name, reason in part.rejected.items()}
 
     # For the thread that owns the connection
 
@@ -182,9 +164,8 @@ class SiteSession:
             site_id = SiteId(site, successor_of(incarnation, retired.least))
         with self._lock, new_incarnation_of_all(site_id):
             self.site_id = site_id
-            for members in self._members.values():
-                members.renew(site_id, retired.known)
-            self._budgets.renew(site_id)
+            for part in self._parts:
+                part.renew(site_id, retired.known)
 
     def run(self, send: Send, on_ack: Callable[[], None]) -> SessionSteps:
         """Return when all counters have left. Raises `SessionRetired`, `ConnectionLost` or `ProtocolError`."""
@@ -200,7 +181,7 @@ class SiteSession:
             # The coordinator times us out when it receives nothing for long, and sends nothing unless it has to. So a
             # Sync is due a heartbeat after our last frame, and a heartbeat after its last frame or our last Sync.
             sync_due = self._sync_due(last_sent, last_received, heartbeat)
-            next_tick = min(self._budgets.next_tick, *(each.windows.next_tick for each in self._members.values()))
+            next_tick = min(part.next_tick for part in self._parts)
             due = last_sent + LINGER_S if self._wakeup_pending else min(sync_due, next_tick)
             frames = yield max(0.0, due - self._clock())
             now = self._clock()
@@ -220,13 +201,12 @@ class SiteSession:
     def _tick(self, now: float) -> None:
         if self.done:  # windows that were rejected are not tried again, and stay in `rejected`
             return
-        self._budgets.tick(now)
-        for members in self._members.values():
-            members.windows.tick(now)
+        for part in self._parts:
+            part.tick(now)
 
     def _sync_due(self, last_sent: float, last_received: float, heartbeat: float) -> float:
         due = min(last_sent, max(last_received, self.contact.last_sync)) + heartbeat
-        return min(due, self.contact.due) if self._budgets.leased else due
+        return min(due, self.contact.due) if any(part.leased for part in self._parts) else due
 
     def _sync(self, now: float) -> Sync:
         self.contact.sync_sent(now)
@@ -235,20 +215,16 @@ class SiteSession:
     def _handshake(self) -> Generator[float, list[bytes], float]:
         """Wait for the answer to the hello; the heartbeat in seconds."""
         deadline = self._clock() + HELLO_TIMEOUT_S
-        known_counts: dict[str, int] = {}
-        known_families: dict[str, KnownFamily] = {}
+        items: list[DownItem] = []
         while True:
             frames = yield max(0.0, deadline - self._clock())
             for frame in frames:
                 for item in self._decode(frame):
                     if isinstance(item, HelloAck):
                         return max(0.01, item.heartbeat_ms / 1000)
-                    if isinstance(item, (KnownCounts, IncarnationRetired)):
-                        known_counts |= item.known_counts
-                    if isinstance(item, KnownLabels):
-                        known_families[item.family] = known_families.get(item.family, KnownFamily()).merged(item)
+                    items.append(item)
                     if isinstance(item, IncarnationRetired):
-                        raise SessionRetired(known_of(known_counts, known_families), item.incarnation)
+                        raise SessionRetired(known_of(items), item.incarnation)
                     if isinstance(item, IncarnationExpired):
                         raise self._expired(item)
             if self._clock() >= deadline:
@@ -259,38 +235,37 @@ class SiteSession:
         if item.incarnation > MAX_INCARNATION - MAX_RANDOM:
             raise ProtocolError(f"no incarnation can be {item.incarnation} or more")
         with self._lock:
-            if self._origin is Origin.INHERITED and any(members.counted for members in self._members.values()):
+            if self._origin is Origin.INHERITED and any(part.counted for part in self._parts):
                 self.undeliverable = True
                 raise ProtocolError(
                     "the process that left these counts was retired longer ago than the coordinator "
                     "remembers: they may be in the totals already"
                 )
-            sent = Known({key: sent for members in self._members.values() for key, sent in members.sent.items()})
+            sent = Known({key: sent for part in self._parts for key, sent in part.sent.items()})
         if sent.members:
             log.warning("incarnation expired, counts already sent are not repeated: counters=%d", len(sent.members))
         return SessionRetired(sent, item.incarnation, expired=True)
 
     def _initial_items(self) -> list[UpItem]:
         items: list[UpItem] = [Inherited()] if self._origin is Origin.INHERITED else []
-        for members in self._members.values():
-            items += members.initial_items()
-        with self._lock:
-            return [*items, *self._budgets.resend()]
+        for part in self._parts:
+            items += part.initial_items()
+        return items
 
     def _drain(self, force_sync: bool = False) -> list[UpItem]:
         """Take all that is due, with a Sync if an acknowledgement was requested since the last one.
 
-        There is one with an `Ask` as well, if none was sent for long: its budget may turn out to need a contact.
+        There is one with what may turn out to be leased as well, if none was sent for long.
         """
         with self._lock:
             self._wakeup_pending = False
-            now, budget_items = self._clock(), self._budgets.drain()
-            force_sync = force_sync or (bool(budget_items) and now >= self.contact.due)
-            items: list[UpItem] = [item for members in self._members.values() for item in members.drain()]
-            items += budget_items
+            now, items = self._clock(), list[UpItem]()
+            for part in self._parts:
+                due = part.drain()
+                force_sync = force_sync or (part.may_lease and bool(due) and now >= self.contact.due)
+                items += due
             if self._leaving:
-                items += [item for members in self._members.values() for item in members.leave_items()]
-                items += self._budgets.hand_ins()
+                items += [item for part in self._parts for item in part.leave_items()]
                 self._check_all_left()
             if force_sync or self._ack_requested > self._ack_sent:
                 self._ack_sent = self._ack_requested
@@ -298,8 +273,8 @@ class SiteSession:
         return items
 
     def _check_all_left(self) -> None:
-        if self._leaving and self._budgets.settled and all(each.all_left for each in self._members.values()):
-            self.delivered, self.done = all(each.delivered for each in self._members.values()), True
+        if self._leaving and all(part.all_left for part in self._parts):
+            self.delivered, self.done = all(part.delivered for part in self._parts), True
 
     def _on_items(self, items: list[DownItem], on_ack: Callable[[], None]) -> None:
         for item in items:
@@ -308,7 +283,8 @@ class SiteSession:
                 on_ack()
                 if self.contact.sync_answered(self._clock()):
                     with self._lock:
-                        self._budgets.on_contact()
+                        for part in self._parts:
+                            part.on_contact()
             else:
                 with self._lock:
                     self._on_item(item)
@@ -325,22 +301,9 @@ class SiteSession:
         self._notify_once()
 
     def _on_item(self, item: DownItem) -> None:
-        if isinstance(item, BudgetDownItem):
-            self._on_budget(item)
-        elif isinstance(item, LabelCap):
-            for members in self._members.values():
-                members.receive_all(item, self.site_id)
-        else:
-            for members in self._members.values():
-                if members.receive(item, self.site_id) is ItemEffect.RESEND:
-                    self._on_resend()
-            self._check_all_left()
-
-    def _on_budget(self, item: BudgetDownItem) -> None:
-        known = self._budgets.receive(item) or self._origin is Origin.INHERITED  # another process may know it
-        if not known and isinstance(item, Quota):
-            self._budgets.give_back(item.budget, self.site_id.incarnation)
-            self._has_work_now()
+        for part in self._parts:
+            if part.receive(item, self.site_id) is ItemEffect.RESEND:
+                self._on_resend()
         self._check_all_left()
 
     def _send(self, send: Send, items: list[UpItem]) -> None:

@@ -11,7 +11,7 @@ from math import inf
 from threading import RLock
 from typing import Protocol
 
-from countless.client.ticks import MAX_TICK_S, TICKS_AT_ONCE, Ticks
+from countless.client.ticks import MAX_TICK_S, Ticks
 from countless.wire.keys import Key
 
 
@@ -33,10 +33,10 @@ class WindowsState(Protocol):
 
 
 class SessionWindows:
-    """Everything but `tick` is called with the lock held. `join` sends a Join soon, `notify` asks for `pop_due`."""
+    """Everything but `ticks.tick` is called with the lock. `join` sends a Join soon, `notify` asks for `pop_due`."""
 
     def __init__(self, lock: RLock, join: Callable[[Key], None], notify: Callable[[], None]) -> None:
-        self._lock = lock
+        self.ticks = Ticks[Key](lock, self._look_after)
         self._join = join
         self._notify = notify
         # By the key of all windows together:
@@ -45,16 +45,15 @@ class SessionWindows:
         self._due: dict[Key, None] = {}  # the first of them has to leave now
         self._rejected: dict[Key, set[int]] = {}
         self._try_again_at: dict[Key, float] = {}
-        self._ticks = Ticks[Key]()
 
     def add(self, state: WindowsState) -> None:
         self._states[state.key] = state
-        self._ticks.schedule(state.key, 0.0)
+        self.ticks.schedule(state.key, 0.0)
 
     def add_counter(self, key: Key) -> None:
         """If it is a window, its series has to be looked after."""
         if key.is_window:
-            self._ticks.schedule(key.windows, 0.0)
+            self.ticks.schedule(key.windows, 0.0)
 
     def finish(self, keys: Iterable[Key]) -> None:
         """These windows leave as soon as the earlier ones of their series have left. Other counters are ignored."""
@@ -124,7 +123,7 @@ class SessionWindows:
         is_first = windows not in self._try_again_at
         self._rejected.setdefault(windows, set()).add(key.period)
         self._try_again_at.setdefault(windows, now + MAX_TICK_S)
-        self._ticks.schedule(windows, self._try_again_at[windows])
+        self.ticks.schedule(windows, self._try_again_at[windows])
         return is_first
 
     def is_rejected(self, key: Key) -> bool:
@@ -138,7 +137,7 @@ class SessionWindows:
 
     def _try_again_soon(self, windows: Key) -> None:
         self._try_again_at[windows] = 0.0
-        self._ticks.schedule(windows, 0.0)
+        self.ticks.schedule(windows, 0.0)
 
     def _try_again(self, windows: Key, now: float) -> float:
         """Join the oldest window again, if it is time. Returns the seconds to the next attempt."""
@@ -158,20 +157,8 @@ class SessionWindows:
 
     # Ticks
 
-    @property
-    def next_tick(self) -> float:
-        """The time of the next `tick`."""
-        return self._ticks.next_tick
-
-    def tick(self, now: float) -> None:
-        """Look after the series whose time has come. The lock is released after each, for threads that count."""
-        for _ in range(TICKS_AT_ONCE):
-            with self._lock:
-                windows = self._ticks.pop(now)
-                if windows is None:
-                    return
-                pause = min(self._tick(windows, now), self._try_again(windows, now))
-                self._ticks.schedule_after(windows, now, pause)
+    def _look_after(self, windows: Key, now: float) -> float:
+        return min(self._tick(windows, now), self._try_again(windows, now))
 
     def _tick(self, windows: Key, now: float) -> float:
         """Seconds to the next tick."""
