@@ -18,7 +18,7 @@ from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
 from countless.client.budgets.local_periods import NewLocal
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.state import DurableCounter
+from countless.client.durable.counter import DurableCounter
 from countless.client.forks import present_page
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows

@@ -19,7 +19,7 @@ from countless.client.budgets.budget import BudgetPart
 from countless.client.budgets.local_budget import NONE_ASIDE, LocalBudget
 from countless.client.client import Client
 from countless.client.durable.budget import DurableBudget
-from countless.client.durable.state import DurableCounter
+from countless.client.durable.counter import DurableCounter
 from countless.client.fork_page import ForkPage
 from countless.client.forks import ClientLock
 from countless.client.local_counter import LocalCounter

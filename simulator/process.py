@@ -12,7 +12,7 @@ from countless.client import forks
 from countless.client.budgets.budget import BudgetPart
 from countless.client.client import Client
 from countless.client.durable.count_file import SUFFIX, CountFile
-from countless.client.durable.family import orphaned_families
+from countless.client.durable.family import families_in
 from countless.client.durable.recovery import OrphanDelivery
 from countless.client.durable.state import DurableState
 from countless.client.durable.word_file import StateError
@@ -120,7 +120,7 @@ class SimulatedState(DurableState):
 
 def in_file(file: CountFile) -> Counter[str | Label]:
     counters = {str(key): record.count for key, record in file.records(Key).items()}
-    families = orphaned_families(file)
+    families = families_in(file)
     return _together(counters, {(str(each.key), label): n for each in families for label, n in each.counts.items()})
 
 

@@ -11,11 +11,10 @@ import pytest
 import countless
 from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.family import FamilyRecords, orphaned_families
+from countless.client.durable.family import FamilyRecords, families_in
 from countless.client.durable.record_names import RecordName
 from countless.client.durable.word_file import CHUNK_BYTES
-from countless.client.families.local_family import LocalFamily
-from countless.client.local_windows import LocalFamilyWindows
+from countless.client.families.local_family import LocalFamily, LocalFamilyWindows
 from countless.client.surroundings import REAL
 from countless.client.transport.endpoint import Endpoint
 from countless.core.family.messages import UpMessage
@@ -110,7 +109,7 @@ def test_file_does_not_grow_with_the_number_of_windows_and_is_delivered_as_it_wa
     file.release()
     orphan = CountFile.open_orphan(file.path)
     assert orphan is not None
-    (left,) = orphaned_families(orphan)
+    (left,) = families_in(orphan)
     assert (str(left.key), left.total, sum(left.counts.values())) == (name(59), 5005, 5995)
     assert (left.counts["label   0"], left.counts["label   1"], left.counts["label   2"]) == (50, 65, 60)
     orphan.delete()
@@ -149,7 +148,7 @@ def test_process_that_is_killed_while_a_window_is_forgotten_leaves_a_file_that_c
         assert file.path is not None
         orphan = CountFile.open_orphan(file.path)
         assert orphan is not None
-        left = orphaned_families(orphan)
+        left = families_in(orphan)
         assert [sum(each.counts.values()) for each in left] == [7 * (3 - freed)][: 4 - freed]
         assert [each.total for each in left] == [max(0, 7 * (3 - freed) - 20 * renewed)][: 4 - freed]
         orphan.delete()

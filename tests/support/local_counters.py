@@ -6,8 +6,8 @@ from typing import Any
 
 from countless.client.client import Client
 from countless.client.durable.count_file import CountFile
+from countless.client.durable.counter import DurableCounter
 from countless.client.durable.record import CounterRecord
-from countless.client.durable.state import DurableCounter
 from countless.client.local_counter import LocalCounter
 from countless.core.messages import SiteId, UpMessage
 from countless.core.site import Site

@@ -4,7 +4,7 @@ from functools import partial
 from threading import RLock
 
 from countless.client.durable.count_file import CountFile
-from countless.client.durable.state import DurableCounter
+from countless.client.durable.counter import DurableCounter
 from countless.client.local_counter import LocalCounter
 from countless.client.local_windows import LocalCounterWindows
 from countless.core.messages import SiteId, UpMessage

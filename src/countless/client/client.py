@@ -26,10 +26,14 @@ from countless.client import forks, goodbye
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.counter import LABEL_CAP, Counter
 from countless.client.expected_rules import RATE, ExpectedRules
-from countless.client.families.local_family import ClientDistribution, LabelOfFamily, LocalFamily
+from countless.client.families.local_family import (
+    ClientDistribution,
+    LabelOfFamily,
+    LocalFamily,
+    LocalFamilyWindows,
+)
 from countless.client.local_counter import LocalCounter
 from countless.client.local_state import LocalState
-from countless.client.local_windows import LocalFamilyWindows
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.endpoint import Endpoint, token_for, url_or_default
 from countless.core.calendar import Calendar, Per, calendar_of, require_calendar

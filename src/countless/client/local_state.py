@@ -16,11 +16,11 @@ from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
-from countless.client.families.local_family import LocalFamily
+from countless.client.families.local_family import LocalFamily, LocalFamilyWindows
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.member import AnyMember, LocalObject
 from countless.client.local_counter import LocalCounter
-from countless.client.local_windows import LocalCounterWindows, LocalFamilyWindows, LocalWindows, spread_of
+from countless.client.local_windows import LocalCounterWindows, LocalWindows, spread_of
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin, new_incarnation
 from countless.client.surroundings import ClientSurroundings

@@ -1,10 +1,10 @@
-"""Counters and families with windows in one process: each event is counted in the window that the clock shows.
+"""Windows in one process: each event is counted in the window that the clock shows.
 
-Every window is a local counter, or family, of its own, named like `requests@hour:490123`. The events of a family are
-counted under the lock, so the window that the clock shows cannot be finished meanwhile. An event of a counter without a
-lock is three steps: compare the clock with the bounds of the present window, take the next number of its counter,
-compare that with the threshold. Meanwhile another thread may finish the window. Then the number is in its final count,
-or the event is counted in the present window instead: `LocalCounter.add_with_lock` knows which.
+Every window is a local counter, or another thing that is counted, with a key of its own (`requests@hour:490123`). An
+event of a counter without a lock is three steps: compare the clock with the bounds of the present window, take the next
+number of its counter, compare that with the threshold. Meanwhile another thread may finish the window. Then the number
+is in its final count, or the event is counted in the present window instead: `LocalCounter.add_with_lock` knows which.
+Events of all other kinds are counted under the lock, so the window that the clock shows cannot be finished meanwhile.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,9 +13,7 @@ from threading import RLock
 from typing import Generic, Protocol, TypeVar
 from zlib import crc32
 
-from countless.client.families.local_family import LocalFamily
 from countless.client.local_counter import NO_NUMBER, LocalCounter
-from countless.core.family.rule import FamilyRule
 from countless.core.periods.site import SitePeriods
 from countless.core.site import MAX_INCREMENT, require_increment
 from countless.errors import InvalidParameter
@@ -153,54 +151,6 @@ class LocalCounterWindows(LocalWindows[LocalCounter]):
     def reset(self, spread: float) -> None:
         self._last = inf, -inf, None
         super().reset(spread)
-
-
-class LocalFamilyWindows(LocalWindows[LocalFamily]):
-    """A program calls `add`. Windows are not announced: a family counts each from nothing, so that it has nothing to
-    learn from the coordinator before.
-    """
-
-    __slots__ = ("cap", "name", "rule")
-
-    def __init__(
-        self,
-        key: Key,
-        rule: FamilyRule,
-        cap: int,
-        spread: float,
-        lock: RLock,
-        clock: Callable[[], float],
-        new: Callable[[Key], LocalFamily],
-        remove: Callable[[Key], None],
-    ) -> None:
-        super().__init__(key, spread, lock, clock, new, remove)
-        self.name = key.name
-        self.rule = rule
-        self.cap = cap
-
-    def __repr__(self) -> str:
-        return f"<LocalFamilyWindows {self.name!r}: {self.count:,} counted in the present window>"
-
-    def add(self, label: str, n: int = 1) -> None:
-        with self._lock:
-            self._enter().add(label, n)
-
-    def add_overflow(self, n: int = 1) -> None:
-        """Count events of labels beyond the cap of the program."""
-        with self._lock:
-            self._enter().add_overflow(n)
-
-    @property
-    def count(self) -> int:
-        """The number of events this process has counted in the current window."""
-        with self._lock:
-            present = self._present
-            return 0 if present is None else present.count
-
-    def count_of(self, label: str) -> int:
-        with self._lock:
-            present = self._present
-            return 0 if present is None else present.count_of(label)
 
 
 def _has_counted(local: LocalCounter) -> bool:

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from countless.client.durable.count_file import CountFile
+from countless.client.durable.counter import OrphanedCounter
 from countless.client.durable.record import MAX_COUNT
 from countless.client.durable.record_names import FamilyName, LabelName
-from countless.client.durable.recovery import OrphanedCounter
 from countless.client.durable.word_file import CHUNK_BYTES, StateError, WordFile
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site

@@ -6,12 +6,18 @@ after it.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from threading import RLock
 
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.record import CounterRecord
 from countless.client.durable.record_names import FamilyName, LabelName
 from countless.client.durable.word_file import StateError
+from countless.client.families.local_family import LocalFamily
+from countless.client.kinds.family import FamilyMember
+from countless.core.family.messages import UpMessage
 from countless.core.family.rule import FamilyRule
+from countless.core.family.site import LABEL_CAP
 from countless.errors import InvalidParameter
 from countless.wire.keys import Key
 
@@ -67,8 +73,8 @@ class FamilyRecords:
             self._family.rebase(sum(record.lifetime_total for record in self._labels.values()) - total)
 
 
-def orphaned_families(file: CountFile) -> list[FamilyRecords]:
-    """The families of a process that has ended. Raises StateError if a label has no family, or a rule is not valid."""
+def families_in(file: CountFile) -> list[FamilyRecords]:
+    """Those of a process that has ended. Raises StateError if a label has no family, or a rule is not valid."""
     families: dict[Key, FamilyRecords] = {}
     labels: dict[Key, dict[str, CounterRecord]] = {}
     for label, record in file.records(LabelName).items():
@@ -83,3 +89,28 @@ def orphaned_families(file: CountFile) -> list[FamilyRecords]:
     if labels:
         raise StateError(f"{file.path} is damaged: a label has no family")
     return [*families.values()]
+
+
+def orphaned_families(file: CountFile) -> list[FamilyMember]:
+    """They have only to leave, and send everything in the file, which is merged by maximum."""
+    return [
+        LocalFamily(
+            key=each.key,
+            rule=each.rule,
+            cap=LABEL_CAP,
+            lock=RLock(),
+            deliver=_ignore_messages,
+            new_records=partial(_same, each),
+            counts=each.counts,
+            total=each.total,
+        ).member()
+        for each in families_in(file)
+    ]
+
+
+def _same(records: FamilyRecords) -> FamilyRecords:
+    return records
+
+
+def _ignore_messages(key: Key, messages: tuple[UpMessage, ...]) -> None:
+    pass

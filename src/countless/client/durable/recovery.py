@@ -13,54 +13,25 @@ then the rest of its limit is free again; after the acknowledgement the record i
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from threading import Event, RLock, Thread
 
 from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile
-from countless.client.durable.family import FamilyRecords, orphaned_families
-from countless.client.durable.record import CounterRecord
+from countless.client.durable.counter import orphaned_counters
+from countless.client.durable.family import orphaned_families
 from countless.client.durable.word_file import StateError
-from countless.client.families.local_family import LocalFamily
-from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.member import AnyMember
 from countless.client.session.loop import ClientLoop
 from countless.client.session.protocol import Origin
 from countless.client.session.reconnect import Backoff
 from countless.client.surroundings import REAL, ClientSurroundings
 from countless.client.transport.base import ConnectionLost, Transport
-from countless.core.family.messages import UpMessage as FamilyMessage
-from countless.core.family.site import LABEL_CAP
-from countless.core.messages import DownMessage, SiteId, Snapshot, UpMessage
+from countless.core.messages import SiteId
 from countless.errors import CounterRefused
 from countless.randomness import SYSTEM_RANDOM
-from countless.wire.keys import Key
 
 log = logging.getLogger("countless")
-
-
-class OrphanedCounter:
-    """A counter of a process that has ended: it only leaves."""
-
-    open = False
-
-    def __init__(self, key: Key, record: CounterRecord) -> None:
-        self.count = record.count
-        self.announced = key.is_window  # a window without events was announced, or it were not there
-        self._key = key
-        self._record = record
-
-    def rejoin_messages(self) -> tuple[Snapshot, tuple[UpMessage, ...]]:
-        return self._record.snapshot(str(self._key)), self._record.resend(str(self._key))
-
-    def receive(self, message: DownMessage) -> tuple[UpMessage, ...]:
-        return ()
-
-    def reset(self, site_id: SiteId, delivered: int | None) -> None:
-        self.count = 0 if delivered is None else max(0, self.count - delivered)
-        self.announced = False
-        self._record.rebase(self._record.lifetime_total - self.count)
 
 
 class OrphanDelivery:
@@ -73,7 +44,8 @@ class OrphanDelivery:
         surroundings: ClientSurroundings = REAL,
         sharded: bool = False,
     ) -> None:
-        members, budgets = {member.key: member for member in _members_in(file)}, orphaned_budgets(file)
+        found: list[AnyMember] = [*orphaned_counters(file), *orphaned_families(file)]
+        members, budgets = {member.key: member for member in found}, orphaned_budgets(file)
         self.needed = bool(budgets) or any(member.active for member in members.values())
         self._file = file
         self._sharded = sharded
@@ -215,30 +187,3 @@ class OrphanRecovery:
             if self._stopped.is_set():
                 raise ConnectionLost("the client was closed")
         delivery.finish()
-
-
-def _members_in(file: CountFile) -> list[AnyMember]:
-    """They have only to leave. Families send everything in the file, which is merged by maximum."""
-    families = [
-        LocalFamily(
-            key=each.key,
-            rule=each.rule,
-            cap=LABEL_CAP,
-            lock=RLock(),
-            deliver=_ignore_messages,
-            new_records=partial(_same, each),
-            counts=each.counts,
-            total=each.total,
-        )
-        for each in orphaned_families(file)
-    ]
-    counters = [CounterMember(key, OrphanedCounter(key, record)) for key, record in file.records(Key).items()]
-    return [*counters, *(family.member() for family in families)]
-
-
-def _same(records: FamilyRecords) -> FamilyRecords:
-    return records
-
-
-def _ignore_messages(key: Key, messages: tuple[FamilyMessage, ...]) -> None:
-    pass

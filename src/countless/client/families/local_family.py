@@ -7,6 +7,7 @@ from threading import RLock
 from typing import Protocol
 
 from countless.client.kinds.family import FamilyMember
+from countless.client.local_windows import LocalWindows
 from countless.client.reentrant import Reentrant
 from countless.core.family.messages import OVERFLOW, DownMessage, Totals, UpMessage
 from countless.core.family.rule import LABELS, FamilyRule
@@ -189,6 +190,54 @@ class LocalFamily:
         self._site = self.rule.site(str(self.key), self._most, rest, total)
         if self._records is not None:
             self._records.rebase(rest, total)
+
+
+class LocalFamilyWindows(LocalWindows[LocalFamily]):
+    """A program calls `add`. Windows are not announced: a family counts each from nothing, so that it has nothing to
+    learn from the coordinator before.
+    """
+
+    __slots__ = ("cap", "name", "rule")
+
+    def __init__(
+        self,
+        key: Key,
+        rule: FamilyRule,
+        cap: int,
+        spread: float,
+        lock: RLock,
+        clock: Callable[[], float],
+        new: Callable[[Key], LocalFamily],
+        remove: Callable[[Key], None],
+    ) -> None:
+        super().__init__(key, spread, lock, clock, new, remove)
+        self.name = key.name
+        self.rule = rule
+        self.cap = cap
+
+    def __repr__(self) -> str:
+        return f"<LocalFamilyWindows {self.name!r}: {self.count:,} counted in the present window>"
+
+    def add(self, label: str, n: int = 1) -> None:
+        with self._lock:
+            self._enter().add(label, n)
+
+    def add_overflow(self, n: int = 1) -> None:
+        """Count events of labels beyond the cap of the program."""
+        with self._lock:
+            self._enter().add_overflow(n)
+
+    @property
+    def count(self) -> int:
+        """The number of events this process has counted in the current window."""
+        with self._lock:
+            present = self._present
+            return 0 if present is None else present.count
+
+    def count_of(self, label: str) -> int:
+        with self._lock:
+            present = self._present
+            return 0 if present is None else present.count_of(label)
 
 
 class CountsLabels(Protocol):

@@ -57,7 +57,7 @@ class SavedCounter(NamedTuple):
 
     @property
     def state(self) -> PersistentCounter:
-        number, published, departed, _ = self.fields
+        number, published, departed, *_ = self.fields
         return PersistentCounter(number, published, departed, self.known)
 
 
