@@ -21,6 +21,7 @@ LIMITS: list[dict[str, Any]] = [
     {"domain": "edge", "descriptor": ["x-key", "path=/login"], "budget": "keys/{x_key}", "secret": ["x-key"]},
     {"domain": "edge", "descriptor": ["x-key", "path"], "budget": "paths/{path}", "shadow": True},
     {"domain": "edge", "descriptor": ["model"], "budget": "tokens/{model}", "late": True},
+    {"domain": "edge", "descriptor": ["team"], "budget": "tokens/{team}", "late": True},
     {"domain": "edge", "descriptor": ["open"], "budget": "nowhere/{open}", "on_unreachable": "allow"},
     {"domain": "edge", "descriptor": ["closed"], "budget": "nowhere/{closed}"},
 ]
@@ -115,6 +116,14 @@ async def test_hits_that_have_happened_take_what_is_left(client: Client, hits: i
     while (await made.answer(report)).overall_code == OK:
         assert await codes(made, check) == [OK]
     assert await codes(made, check) == [OVER_LIMIT]
+
+
+async def test_hits_that_have_happened_are_charged_to_every_limit(client: Client) -> None:
+    made = decisions(client)
+    model, team = {"model": "shared"}, {"team": "blue"}
+    assert await codes(made, request(model, hits=900), request(model, team, hits=300)) == [OK, OVER_LIMIT]
+    assert await codes(made, request(model, hits=1), request(team, hits=701), request(team)) == [OVER_LIMIT] * 3
+    assert made.answers == {"ok": 1, "over_limit": 4}
 
 
 async def test_first_limit_that_matches_decides_and_a_secret_is_not_seen(client: Client, server: Server) -> None:

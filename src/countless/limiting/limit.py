@@ -284,3 +284,21 @@ class Attempts:
         if retry is None or self._clock() + retry > self._deadline:
             return 0.0
         return retry or 0.001
+
+
+async def atake_up_to(budget: ClientBudget, units: int, wait: float) -> int:
+    """Take as many of these units as are left: they are used already. Return how many were taken."""
+    taken, part = 0, units
+    while part and taken < units:
+        part = min(part, units - taken)
+        try:
+            reason: str = (await budget.atake(part, wait)).reason
+        except PROBLEMS as problem:
+            reason = reason_of(problem)
+        if reason == Reason.ALLOWED:
+            taken += part
+        elif reason == INVALID or reason in USED_UP:
+            part //= 2
+        else:
+            break
+    return taken

@@ -2,17 +2,16 @@
 
 import logging
 from collections import Counter as Tally
-from contextlib import suppress
 from math import ceil
 from typing import Any
 
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.http_requests import SparseLog
-from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
-from countless.errors import LimitExceeded
+from countless.errors import AboveLimit, LimitExceeded
 from countless.integrations.envoy.messages import MAX_UINT32, OK, OVER_LIMIT, UNITS, RateLimitResponse
 from countless.integrations.envoy.rules import EnvoyRules, Match
+from countless.limiting.limit import atake_up_to
 from countless.limiting.responses import PROBLEMS
 
 PASSED, REFUSED = "ok", "over_limit"
@@ -33,17 +32,21 @@ class Decisions:
         found = [self._find(request.domain, descriptor) for descriptor in request.descriptors]
         for _ in found:
             response.statuses.add(code=OK)
+        asked = [(place, match, _hits(request, place)) for place, match in enumerate(found) if match is not None]
         if None in found or not found:
             self._note_unknown(request)
             if not self._rules.passes_unknown:
-                return self._refuse(response, *range(len(found)))
-        asked = [(place, match, _hits(request, place)) for place, match in enumerate(found) if match is not None]
-        if len(asked) == 1 and asked[0][-1]:
-            await self._take(response, *asked[0])
+                self._refuse(response, *range(len(found)))
+                asked = []
+        late = [each for each in asked if each[1].late and each[2]]  # these have happened: each is charged by itself
+        others = [each for each in asked if each not in late]
+        if len(others) == 1 and others[0][-1]:
+            late += others
         else:
-            await self._hold_all(response, asked)
-        if response.overall_code == OK:
-            self.answers[PASSED] += 1
+            await self._hold_all(response, others)
+        for each in late:
+            await self._take(response, *each)
+        self.answers[PASSED if response.overall_code == OK else REFUSED] += 1
         return response
 
     def _find(self, domain: str, descriptor: Any) -> Match | None:
@@ -55,8 +58,8 @@ class Decisions:
         try:
             budget = await match.limit.atake(match.values, hits)
         except PROBLEMS as problem:
-            if match.late:
-                await _take_rest(match, hits)
+            if match.late and isinstance(problem, LimitExceeded | AboveLimit):
+                await atake_up_to(match.limit.budget_of(match.values), hits, match.limit.wait)
             self._refuse_for(response, place, match, problem)
             return
         if budget is not None:
@@ -95,12 +98,10 @@ class Decisions:
             _describe(response.statuses[place], match, match.limit.budget_of(match.values))
         self._refuse(response, place)
 
-    def _refuse(self, response: Any, *places: int) -> Any:
+    def _refuse(self, response: Any, *places: int) -> None:
         response.overall_code = OVER_LIMIT
         for place in places:
             response.statuses[place].code = OVER_LIMIT
-        self.answers[REFUSED] += 1
-        return response
 
     def _note_unknown(self, request: Any) -> None:
         self.unknown += 1
@@ -109,16 +110,6 @@ class Decisions:
             logging.WARNING, "descriptor without a limit: domain=%.100r descriptors=%.500r answer=%s",
             request.domain, descriptors, "pass" if self._rules.passes_unknown else "refuse",
         )  # fmt: skip
-
-
-async def _take_rest(match: Match, hits: int) -> None:
-    """Take as many of these hits as are left."""
-    budget = match.limit.budget_of(match.values)
-    while hits > 1:
-        hits = (hits + 1) // 2
-        with suppress(*PROBLEMS):
-            if (await budget.atake(hits, match.limit.wait)).reason not in (Reason.ALLOWED, Reason.EXHAUSTED):
-                return
 
 
 def _hits(request: Any, place: int) -> int:
