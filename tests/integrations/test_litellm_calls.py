@@ -53,7 +53,8 @@ class Calling:
             try:
                 (await self._client.budget(name).areserve(units + 1, TIMEOUT_S)).settle(0)
             except (LimitExceeded, AboveLimit):
-                (await self._client.budget(name).areserve(units, TIMEOUT_S)).settle(0)
+                if units:
+                    (await self._client.budget(name).areserve(units, TIMEOUT_S)).settle(0)
             else:
                 return False
         (await self._client.budget(f"busy/{self._name}").aacquire(1, TIMEOUT_S)).release()
@@ -70,20 +71,36 @@ async def test_a_call_spends_what_it_has_used(client: Client) -> None:
     assert len(calling.calls) == 0
 
 
-async def test_a_failed_call_spends_nothing(client: Client) -> None:
+async def test_a_failed_call_spends_no_tokens_but_was_a_request(client: Client) -> None:
     calling = Calling(client, "failed")
-    calling.calls.failed(await calling.admit())
-    assert await calling.has(tokens=1000)
+    await calling.calls.failed(await calling.admit())
+    assert await calling.has(tokens=1000, requests=999)
 
 
-async def test_a_stream_that_breaks_off_is_settled_by_its_usage(client: Client) -> None:
-    calling = Calling(client, "broken")
+@pytest.mark.parametrize("reported_first", [True, False])
+async def test_a_stream_that_breaks_off_is_settled_by_its_usage(client: Client, reported_first: bool) -> None:
+    calling = Calling(client, f"broken-{reported_first}")
     identity = await calling.admit()
     calling.calls.began(identity)
-    calling.calls.failed(identity)
-    assert calling.calls.streams(identity)
-    await calling.calls.settle(identity, {Measure.TOKENS: 12})
+    if reported_first:
+        await calling.calls.interrupted(identity, {Measure.TOKENS: 12})
+        await calling.calls.failed(identity)
+    else:
+        await calling.calls.failed(identity)
+        await calling.calls.interrupted(identity, {Measure.TOKENS: 12})
     assert await calling.has(tokens=988, requests=999)
+
+
+async def test_a_stream_that_another_attempt_continues_is_settled_by_what_that_has_used(client: Client) -> None:
+    calling = Calling(client, "continued")
+    identity = await calling.admit()
+    await calling.calls.interrupted(identity, {Measure.TOKENS: 1})  # an attempt that has streamed nothing
+    calling.calls.began(identity)
+    await calling.calls.interrupted(identity, {Measure.TOKENS: 2})
+    calling.calls.began(identity)
+    await calling.calls.answered(identity)
+    await calling.calls.settle(identity, {Measure.TOKENS: 40})
+    assert await calling.has(tokens=960, requests=999)
 
 
 async def test_usage_above_the_reserve_is_taken_and_what_is_not_left_is_logged(
@@ -93,15 +110,13 @@ async def test_usage_above_the_reserve_is_taken_and_what_is_not_left_is_logged(
     await calling.calls.settle(await calling.admit(), {Measure.TOKENS: 150})
     assert await calling.has(tokens=850, requests=999)
     await calling.calls.settle(await calling.admit(tokens=800), {Measure.TOKENS: 900})
-    assert (
-        "usage above the reserve not charged: budget=tokens/above model=gpt units=100 reason=exhausted" in caplog.text
-    )
-    assert await calling.has(tokens=50, requests=998)
+    assert "usage above the reserve not charged: budget=tokens/above model=gpt units=50" in caplog.text
+    assert await calling.has(tokens=0, requests=998)  # the rest was taken
 
 
 async def test_usage_that_is_missing_counts_as_the_reserve(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     calling = Calling(client, "missing")
-    await calling.calls.settle(await calling.admit(), {Measure.TOKENS: None, Measure.MONEY: None})
+    await calling.calls.settle(await calling.admit(), {Measure.TOKENS: None, Measure.MONEY: None})  # it holds no money
     assert "all that was reserved counts as spent: model=gpt missing=tokens" in caplog.text
     assert await calling.has(tokens=900, requests=999)
 
@@ -118,7 +133,7 @@ async def test_a_measure_that_refuses_returns_what_those_before_it_admitted(clie
 
 async def test_an_answered_call_is_in_flight_no_more(client: Client) -> None:
     calling = Calling(client, "answered")
-    calling.calls.answered(await calling.admit())
+    await calling.calls.answered(await calling.admit())
     await calling.admit()  # at most one is in flight
 
 
@@ -184,6 +199,43 @@ def test_size_is_the_prompt_and_what_may_be_generated() -> None:
     body = {"input": ["hi"]}
     assert (size_of(body, "aembedding", 1024, count).completion, body) == (0, {"input": ["hi"]})
     assert Size(10, 20).cost(Price(0.000001, 0.0000025)) == 60
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "completion"),
+    [
+        ("acompletion", {"max_tokens": 10, "max_completion_tokens": 300}, 300),
+        ("acompletion", {"max_tokens": 10, "extra_body": {"max_tokens": 300}}, 300),
+        ("acompletion", {"max_tokens": 10, "extra_body": {"n": 5}}, 50),
+        ("acompletion", {"extra_body": {"max_tokens": 300}}, 300),
+        ("atext_completion", {"prompt": "hi", "max_tokens": 10, "best_of": 5, "n": 2}, 50),
+        ("atext_completion", {"prompt": ["hi", "ho", "ha"], "max_tokens": 10}, 30),
+        ("atext_completion", {"prompt": [1, 2, 3], "max_tokens": 10}, 10),
+        ("aimage_edit", {"prompt": "hi", "n": "2"}, 0),  # a form
+        ("agenerate_content", {"generationConfig": {"maxOutputTokens": 20, "candidateCount": 2}}, 40),
+    ],
+)
+def test_size_is_the_most_that_a_caller_can_have(kind: str, body: dict[str, Any], completion: int) -> None:
+    assert size_of({"model": "m", **body}, kind, 1024, count).completion == completion
+
+
+@pytest.mark.parametrize(
+    ("body", "section"),
+    [
+        ({}, "config"),
+        ({"generationConfig": {"temperature": 1}}, "generationConfig"),
+        ({"generationConfig": {}, "config": {"temperature": 1}}, "config"),
+    ],
+)
+def test_gemini_gets_its_limit_where_it_reads_it(body: dict[str, Any], section: str) -> None:
+    assert size_of(body, "agenerate_content_stream", 1024, count).completion == 1024
+    assert body[section]["maxOutputTokens"] == 1024
+    assert "max_tokens" not in body
+
+
+def test_prompt_is_counted_wherever_a_caller_puts_it() -> None:
+    hidden = {"messages": ["hi"], "extra_body": {"messages": ["hi"], "instructions": "hi"}}
+    assert size_of(hidden, "acompletion", 1, count).prompt == 2 * len("messages") + len("instructions")
 
 
 @pytest.mark.parametrize("body", [{"max_tokens": 0}, {"max_tokens": "9"}, {"n": True}, {"max_tokens": 2**63}])

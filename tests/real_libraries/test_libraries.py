@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from integrations.base_classes import PLACES
 from real_libraries.large import run
 from support.service import Server
 
@@ -20,6 +21,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         rule = {"name": "busy", "limit": 1, "slack": 0.0, "kind": "in_flight"}
         server.reader.request("POST", "/api/v1/budgets", rule)
         yield server
+
+
+def test_base_classes_are_those_of_make_test() -> None:
+    assert run("base_classes.py").splitlines() == list(PLACES)
 
 
 def test_litellm_library(server: Server) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from countless.client.client import Client, connect
+from countless.errors import LimitExceeded
 from real_libraries.large import Proxy, StubModel
 from support.service import TIMEOUT_S, Server, until
 from support.uvicorn_app import Reply
@@ -27,6 +29,9 @@ CONFIG = """
 model_list:
   - model_name: "*"
     litellm_params: {model: "openai/*", api_base: "%s/v1", api_key: none}
+router_settings:
+  fallbacks: [{"falls": ["stands-in"]}]
+  model_group_alias: {"nickname": "named"}
 litellm_settings:
   num_retries: 0
   callbacks: countless.integrations.litellm.limits
@@ -128,6 +133,50 @@ def test_usage_above_the_reserve_is_taken_and_counted(fleet: Fleet) -> None:
     over = fleet.witness("charged", "over-1") - reserve
     line = f'countless_count_total{{counter="llm_above_reserve{{measure=\\"tokens\\",model=\\"over-1\\"}}"}} {over}.0'
     until(lambda: line in lines_of_metrics(fleet), "the metric")
+
+
+def test_usage_above_the_reserve_is_taken_if_the_caller_wants_no_log(fleet: Fleet) -> None:
+    assert ask(fleet.proxies[0], "over-1-unseen", **{"no-log": True}).status == 200
+    settled(fleet, "tokens/over-1-unseen", fleet.witness("charged", "over-1-unseen"))
+
+
+def test_limit_that_a_caller_hides_is_reserved(fleet: Fleet) -> None:
+    reply = ask(fleet.proxies[0], "refused", max_tokens=1, extra_body={"max_tokens": LIMIT})
+    assert (reply.status, fleet.witness("calls", "refused")) == (429, 0)
+
+
+def test_call_is_reserved_once_whatever_retries_and_fallbacks_it_has(fleet: Fleet) -> None:
+    assert ask(fleet.proxies[0], "again", num_retries=2).status == 200
+    settled(fleet, "tokens/again", fleet.witness("charged", "again"))
+    for body in ({}, {"stream": True}):
+        assert ask(fleet.proxies[1], "falls", **body).status == 200
+    settled(fleet, "tokens/falls", fleet.witness("charged", "stands-in"))
+
+
+def test_alias_has_the_budget_of_its_model(fleet: Fleet) -> None:
+    assert ask(fleet.proxies[0], "nickname").status == 200
+    settled(fleet, "tokens/named", fleet.witness("charged", "named"))
+
+
+def test_image_is_charged_by_its_usage(fleet: Fleet) -> None:
+    body = {"model": "image", "prompt": "a cat"}
+    reply = fleet.proxies[0].request("POST", "/v1/images/generations", body, authorization=f"Bearer {KEY}")
+    assert reply.status == 200, reply.text
+    settled(fleet, "tokens/image", fleet.witness("charged", "image"))
+
+
+def settled(fleet: Fleet, name: str, units: int) -> None:
+    """Wait until exactly so many units are spent, and no others held."""
+
+    def left(client: Client, units: int) -> bool:
+        try:
+            client.budget(name).reserve(units, TIMEOUT_S).settle(0)
+        except LimitExceeded:
+            return False
+        return True
+
+    with connect(fleet.server.url) as client:
+        until(lambda: left(client, LIMIT - units) and not left(client, LIMIT - units + 1), f"{units} of {name}")
 
 
 def lines_of_metrics(fleet: Fleet) -> list[str]:

@@ -19,6 +19,7 @@ from countless.core.budget.decision import Reason
 from countless.core.budget.hold import Hold
 from countless.errors import BudgetRefused, HoldExpired, InvalidParameter, UnknownBudget
 from countless.integrations.litellm.settings import LiteLLMSettings, Measure
+from countless.limiting.limit import atake_up_to
 from countless.limiting.responses import INVALID, PROBLEMS, USED_UP, reason_of
 from countless.wire.keys import rule_of_fields, templates_of
 
@@ -27,6 +28,7 @@ REFUSED, OVER, UNCHARGED = "limited_requests", "llm_above_reserve", "llm_not_cha
 
 Amounts = Mapping[Measure, int]
 NOTHING: Amounts = dict.fromkeys(Measure, 0)
+FAILED: Amounts = {Measure.TOKENS: 0, Measure.MONEY: 0}  # it was a request
 log = logging.getLogger("countless")
 
 
@@ -36,6 +38,8 @@ class Call:
     def __init__(self, model: str) -> None:
         self.model = model
         self.streams = False  # the model has begun to answer
+        self.ended = False  # nothing more is sent to the caller
+        self.partial: Mapping[Measure, int | None] | None = None  # used by a stream that has broken off
         self.parts: dict[Measure, tuple[tuple[ClientBudget, ...], Hold | None]] = {}
         self.timer: TimerHandle | None = None
 
@@ -51,6 +55,10 @@ class Call:
             if amount > held:
                 over[measure] = amount - held
         return over
+
+    def holds(self, measure: Measure) -> bool:
+        _, hold = self.parts.get(measure, ((), None))
+        return hold is not None
 
     def leave(self) -> None:
         """It is in flight no more."""
@@ -133,28 +141,36 @@ class ModelCalls:
             raise problem
 
     def began(self, identity: str) -> None:
-        """The model has begun to stream: from now on it may have charged for something."""
+        """The model streams: from now on it may have charged for something."""
         if call := self._calls.get(identity):
-            call.streams = True
+            call.streams, call.partial = True, None  # what has broken off before is continued by another attempt
 
-    def streams(self, identity: str) -> bool:
+    async def interrupted(self, identity: str, used: Mapping[Measure, int | None]) -> None:
+        """An attempt has failed. If it was a stream and is not continued, it has used this."""
         call = self._calls.get(identity)
-        return call is not None and call.streams
+        if call is not None and call.streams:
+            call.partial = used
+            if call.ended:
+                await self.settle(identity, used)
 
-    def answered(self, identity: str) -> None:
+    async def answered(self, identity: str) -> None:
         """Nothing more is sent to the caller; its usage may still come."""
         if call := self._calls.get(identity):
             call.leave()
+            call.ended = True
             if call.timer is not None:
                 call.timer.cancel()
             call.timer = get_running_loop().call_later(GRACE_S, self._expire, identity, "no usage")
+            if call.partial is not None:
+                await self.settle(identity, call.partial)
 
-    def failed(self, identity: str) -> None:
-        """The call has failed: nothing was used, unless the model had begun to answer."""
-        if self.streams(identity):
-            self.answered(identity)
+    async def failed(self, identity: str) -> None:
+        """The call has failed: no tokens were used, unless the model had begun to answer."""
+        call = self._calls.get(identity)
+        if call is not None and call.streams:
+            await self.answered(identity)
         else:
-            self._end(identity, NOTHING)
+            self._end(identity, FAILED)
 
     def spend(self, identity: str) -> None:
         """Settle a call of which nobody will say what it has used: everything it holds counts as spent."""
@@ -166,7 +182,7 @@ class ModelCalls:
         if call is None:
             return
         known = {measure: units for measure, units in used.items() if units is not None}
-        if unknown := sorted(measure for measure in call.parts if measure in used and measure not in known):
+        if unknown := sorted(measure for measure in used if measure not in known and call.holds(measure)):
             self._log.log(
                 logging.WARNING, "usage missing, all that was reserved counts as spent: model=%s missing=%s",
                 call.model, " and ".join(unknown),
@@ -175,19 +191,14 @@ class ModelCalls:
             await self._charge(call, measure, units)
 
     async def _charge(self, call: Call, measure: Measure, over: int) -> None:
-        """Take what a call has used above what it held."""
+        """Take what a call has used above what it held, or as much of that as is left."""
         self.client().counter(OVER).labels(measure=measure, model=call.model).add(over)
         for budget in call.parts[measure][0]:
-            try:
-                decision = await budget.atake(over, self._settings.wait)
-                problem: object = decision.reason
-            except PROBLEMS as error:
-                decision, problem = None, error
-            if not decision:
-                self.client().counter(UNCHARGED).labels(measure=measure, model=call.model).add(over)
+            if rest := over - await atake_up_to(budget, over, self._settings.wait):
+                self.client().counter(UNCHARGED).labels(measure=measure, model=call.model).add(rest)
                 self._log.log(
-                    logging.WARNING, "usage above the reserve not charged: budget=%s model=%s units=%d reason=%s",
-                    budget.name, call.model, over, problem,
+                    logging.WARNING, "usage above the reserve not charged: budget=%s model=%s units=%d",
+                    budget.name, call.model, rest,
                 )  # fmt: skip
 
     def _expire(self, identity: str, reason: str) -> None:

@@ -2,11 +2,14 @@
 
 When a call has ended, whether it was streamed or not, LiteLLM calls `async_log_success_event` with what it has used.
 The call is known by an id of ours among the details that LiteLLM logs of it, because callers may choose
-`litellm_call_id`. Where LiteLLM loses our id, everything that was reserved counts as spent.
+`litellm_call_id`. Images, audio, moderations and reranking have no log yet when they are admitted: theirs is made in
+the same context. Where LiteLLM loses our id, everything that was reserved counts as spent.
 """
 
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
+from secrets import token_hex
 from typing import Any
 
 import litellm
@@ -17,7 +20,8 @@ from countless.integrations.litellm.calls import Amounts, ModelCalls
 from countless.integrations.litellm.requests import Price, Size, millionths
 from countless.integrations.litellm.settings import Measure
 
-_ID = "countless_call"
+_ID = f"countless_{token_hex(8)}"  # fields of a request, which a caller names, get among the details, too
+_unlogged: ContextVar[tuple[str, str]] = ContextVar("unlogged", default=("", ""))  # LiteLLM's id of a call, and ours
 
 
 class UsageLogger(CustomLogger):
@@ -30,22 +34,23 @@ class UsageLogger(CustomLogger):
     async def async_log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        await self.calls.settle(str(kwargs.get(_ID)), usage_of(kwargs))
+        await self.calls.settle(_identity(kwargs), usage_of(kwargs, response_obj))
 
     async def async_log_failure_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
     ) -> None:
-        """A stream that broke off has used something. Other failures may be followed by another attempt."""
-        if self.calls.streams(identity := str(kwargs.get(_ID))):
-            await self.calls.settle(identity, usage_of(kwargs))
+        """One attempt has failed; another may follow."""
+        await self.calls.interrupted(_identity(kwargs), usage_of(kwargs))
 
     async def admit(self, data: Mapping[str, Any], model: str, values: Mapping[str, str | None], units: Amounts) -> str:
         identity = await self.calls.admit(model, values, units)
-        details = _details(data)
-        if details is None:
-            self.calls.spend(identity)
-        else:
+        details, call = _details(data), data.get("litellm_call_id")
+        if details is not None:
             details[_ID] = identity
+        elif call:
+            _unlogged.set((str(call), identity))
+        else:
+            self.calls.spend(identity)
         return identity
 
 
@@ -59,18 +64,27 @@ def was_admitted(kwargs: Mapping[str, Any]) -> bool:
     return _ID in kwargs
 
 
+def _identity(kwargs: Mapping[str, Any]) -> str:
+    call, identity = _unlogged.get()
+    return str(kwargs.get(_ID) or (identity if call == kwargs.get("litellm_call_id") else None))
+
+
 def _details(data: Mapping[str, Any]) -> dict[str, Any] | None:
     details = getattr(data.get("litellm_logging_obj"), "model_call_details", None)
     return details if isinstance(details, dict) else None
 
 
-def usage_of(kwargs: Mapping[str, Any]) -> dict[Measure, int | None]:
+def usage_of(kwargs: Mapping[str, Any], response: Any = None) -> dict[Measure, int | None]:
     """The tokens and the money of a call that has ended; None for what is not known."""
     payload = kwargs.get("standard_logging_object") or {}
-    tokens, dollars = payload.get("total_tokens"), payload.get("response_cost")
+    parts = (payload.get("prompt_tokens") or 0) + (payload.get("completion_tokens") or 0)  # not all models add them up
+    tokens, dollars = payload.get("total_tokens") or parts, payload.get("response_cost")
     if payload.get("cache_hit"):
         return {Measure.TOKENS: 0, Measure.MONEY: 0}
-    return {Measure.TOKENS: tokens or None, Measure.MONEY: millionths(dollars) if tokens and dollars else None}
+    answered = getattr(getattr(response, "usage", None), "total_tokens", None) or 0
+    if answered > tokens:  # the payload has the usage of an attempt that broke off, and not of the one that answered
+        tokens, dollars = answered, None
+    return {Measure.TOKENS: tokens or None, Measure.MONEY: millionths(dollars) if dollars else None}
 
 
 def count_tokens(model: str, sent: Mapping[str, Any]) -> int:

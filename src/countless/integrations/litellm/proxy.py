@@ -10,7 +10,7 @@ from fastapi import HTTPException
 from countless.client.client import Client
 from countless.errors import BudgetRefused, InvalidParameter
 from countless.integrations.litellm.calls import ModelCalls
-from countless.integrations.litellm.logger import UsageLogger, call_id, count_tokens, price_from, units_of
+from countless.integrations.litellm.logger import UsageLogger, count_tokens, price_from, units_of
 from countless.integrations.litellm.requests import Price, size_of
 from countless.integrations.litellm.settings import LiteLLMSettings
 from countless.limiting.charge import digest
@@ -19,6 +19,7 @@ from countless.limiting.responses import INVALID, PROBLEMS, RETRY_S, USED_UP, re
 FIELDS = frozenset({"key", "alias", "user", "team", "org", "end_user", "model"})
 admitted: ContextVar[str] = ContextVar("admitted", default="")  # the call of this request: its failure does not name it
 _HASH_CHARS = 64  # LiteLLM has keys as their SHA-256
+_TOOL = "call_mcp_tool"  # the hooks get it as if it were a call of a model
 
 
 class ProxyLimits(UsageLogger):
@@ -32,17 +33,22 @@ class ProxyLimits(UsageLogger):
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> None:
         model = data.get("model")
-        if not isinstance(model, str):  # it calls none, such as a list of files
+        if model is None or call_type == _TOOL:  # it calls none
             return
         try:
+            if not isinstance(model, str) or "," in model:  # LiteLLM would call each of them
+                raise InvalidParameter("model", model, "the name of one model")
+            model = _group(model)
             size = size_of(data, call_type, self._settings.max_tokens, count_tokens)
             price = _price(model) if self._settings.money else None
-            admitted.set(await self.admit(data, model, _fields(user_api_key_dict, model), units_of(size, price)))
+            identity = await self.admit(data, model, _fields(user_api_key_dict, model), units_of(size, price))
         except PROBLEMS as problem:
             raise _answer(problem) from problem
+        if identity in self.calls:
+            admitted.set(identity)
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> None:
-        self.calls.answered(call_id(data))
+        await self.calls.answered(admitted.get())
 
     async def async_post_call_failure_hook(
         self,
@@ -51,18 +57,22 @@ class ProxyLimits(UsageLogger):
         user_api_key_dict: Any,
         traceback_str: str | None = None,
     ) -> None:
-        self.calls.failed(admitted.get())
+        await self.calls.failed(admitted.get())
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncIterator[Any]:
-        identity = call_id(request_data)
+        identity = admitted.get()
         try:
             async for chunk in response:
                 self.calls.began(identity)
                 yield chunk
         finally:  # even if the caller has gone
-            self.calls.answered(identity)
+            await self.calls.answered(identity)
+
+
+# LiteLLM tells other callbacks nothing of a request that says `no-log`.
+ProxyLimits.__name__ = "_PROXY_CountlessLimits"
 
 
 def _fields(auth: Any, model: str) -> dict[str, str | None]:
@@ -78,11 +88,23 @@ def _fields(auth: Any, model: str) -> dict[str, str | None]:
     }
 
 
+def _group(model: str) -> str:
+    """The group of models that an alias of the router is for."""
+    alias = getattr(_router(), "model_group_alias", None) or {}
+    group = alias.get(model, model)
+    return str(group["model"] if isinstance(group, dict) else group)
+
+
 def _price(model: str) -> Price:
     """The highest of its deployments."""
+    router = _router()
+    return price_from(None if router is None else router.get_model_group_info(model_group=model), model)
+
+
+def _router() -> Any:
     from litellm.proxy.proxy_server import llm_router  # it is made after this module is imported
 
-    return price_from(None if llm_router is None else llm_router.get_model_group_info(model_group=model), model)
+    return llm_router
 
 
 def _answer(problem: BudgetRefused | InvalidParameter) -> HTTPException:

@@ -49,12 +49,12 @@ class SdkLimits(UsageLogger):
         return kwargs
 
     async def async_post_call_success_deployment_hook(self, request_data: Any, response: Any, call_type: Any) -> None:
-        self.calls.answered(call_id(request_data))
+        await self.calls.answered(call_id(request_data))
 
     async def async_post_call_failure_deployment_hook(
         self, request_data: Any, exception: Exception, call_type: Any, fallback_depth: int | None = None
     ) -> None:
-        self.calls.failed(call_id(request_data))
+        await self.calls.failed(call_id(request_data))
 
     async def async_log_failure_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
