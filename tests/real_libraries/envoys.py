@@ -82,6 +82,7 @@ class Envoy(Process):
     Args:
         agent: Where it answers. None: without the filter.
         actions: The `rate_limits` of the route.
+        page: The example of our documentation instead of these.
         filter_options: More fields of the filter.
     """
 
@@ -91,10 +92,13 @@ class Envoy(Process):
         origin: str | None,
         agent: str | None = None,
         actions: Sequence[Any] = (),
+        page: Mapping[str, Any] | None = None,
         **filter_options: Any,
     ) -> None:
         folder.mkdir(exist_ok=True)
         config = envoy_config(origin, agent, actions, filter_options)
+        if page is not None:
+            _follow(page, config["static_resources"])
         (folder / "envoy.json").write_text(json.dumps(config))
         (packages,) = Path(PYTHON).parents[1].glob("lib/python*/site-packages")
         options = ["-c", str(folder / "envoy.json"), "--concurrency", "1", "--disable-hot-restart", "-l", "warning"]
@@ -183,6 +187,13 @@ def envoy_config(
         "admin": {"address": _address("127.0.0.1:0")},
         "static_resources": {"listeners": [listener], "clusters": clusters},
     }
+
+
+def _follow(page: Mapping[str, Any], resources: dict[str, Any]) -> None:
+    manager = resources["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"]
+    manager["http_filters"][:0] = page["http_filters"]
+    manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"]["rate_limits"] = page["rate_limits"]
+    resources["clusters"] += page["clusters"]
 
 
 _NETWORK = "type.googleapis.com/envoy.extensions.filters.network"

@@ -12,6 +12,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+import yaml
 
 from real_libraries.envoys import PYTHON, SOURCES, Envoy, GatewayAgent, Origin
 from support.service import TIMEOUT_S, Server, environment, until
@@ -167,6 +168,16 @@ def test_rule_says_what_happens_while_the_coordinator_is_frozen(gateways: Gatewa
         gateways.server.process.send_signal(signal.SIGCONT)
     assert [status for status, _, _ in answers] == [200, 429]
     assert b"quota temporarily unavailable" in answers[1][2]
+
+
+def test_example_of_the_page(gateways: Gateways, tmp_path: Path) -> None:
+    text = (SOURCES.parent / "docs/guides/envoy.md").read_text(encoding="utf-8")
+    limits = text.partition("```toml\n")[2].partition("```")[0].partition("[[envoy.limits]]")
+    with GatewayAgent(gateways.server.url, tmp_path / "agent", limits[1] + limits[2]) as agent:
+        example = text.partition("```yaml\n")[2].partition("```")[0].replace("2688", agent.listen.partition(":")[2])
+        with Envoy(tmp_path / "envoy", gateways.origin.address, page=yaml.safe_load(example)) as envoy:
+            until(lambda: b"quota exceeded" in envoy.get("/page", x_api_key="page")[2], "all is spent")
+    assert 0 < gateways.origin.counts["/page"] <= 6
 
 
 @pytest.mark.parametrize(
