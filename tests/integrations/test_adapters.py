@@ -74,14 +74,14 @@ async def test_llama_index_takes_a_unit_for_each_call(client: Client) -> None:
 
 
 async def test_pydantic_ai_holds_a_unit_while_an_agent_runs(client: Client) -> None:
-    patient = adapter("pydantic_ai").PydanticAILimiter("busy/agents", client, wait=TIMEOUT_S)
+    waiting = adapter("pydantic_ai").PydanticAILimiter("busy/agents", client, wait=TIMEOUT_S)
     hasty = adapter("pydantic_ai").PydanticAILimiter("busy/agents", client, wait=0)
-    await patient.acquire("agent")
+    await waiting.acquire("agent")
     with pytest.raises((LimitExceeded, Starved)):
         await hasty.acquire("agent")
-    patient.release()
-    await patient.acquire("agent")
-    patient.release()
+    waiting.release()
+    await waiting.acquire("agent")
+    waiting.release()
 
 
 class LiteLLMProxy:
