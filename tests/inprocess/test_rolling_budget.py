@@ -314,6 +314,15 @@ def test_clock_that_goes_back_keeps_units_longer() -> None:
     assert budget.site(0).take()
 
 
+def test_budget_that_was_not_used_is_reset_any_number_of_times() -> None:
+    budget = countless.Budget(limit=10, sites=1, slack=0.0, rolling=WINDOW_S, clock=Clock())
+    for _ in range(2):
+        budget.reset()
+        budget.reset()
+        assert budget.site(0).take(10)
+        assert not budget.site(0).take()
+
+
 def test_reset_forgives_everything() -> None:
     clock = Clock()
     budget = countless.Budget(10, 2, slack=0, rolling=60, clock=clock)

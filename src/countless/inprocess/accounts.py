@@ -299,7 +299,7 @@ class RollingAccounts(Accounts):
         return RollingSiteAccount(RollingSite(budget, self._length, early_percent=0), self._clock)
 
     def reset(self) -> None:
-        for account in self._periods.present.sites.values():
+        for account in self.present.sites.values():
             account.site.close()  # its holds do not count
         self._periods = SitePeriods(None, self._new_period)
         self._start()
