@@ -176,6 +176,17 @@ def test_sites_that_are_given_up_are_lost() -> None:
     assert tracked.answer("x").upper == 1000 + 37
 
 
+def test_site_that_leaves_stays_until_the_last_lost_event_is_known() -> None:
+    tracked, site = coordinator(A), FamilySite("f")
+    site.add("x")  # its report is lost
+    assert tracked.leave(A, *site.leave()) == [(A, Resend("f"))]  # type: ignore[arg-type]
+    assert tracked.site_ids == [A]
+    (report,) = site.receive(Resend("f"))
+    tracked.receive(A, report)
+    assert tracked.leave(A, *site.leave()) == []  # type: ignore[arg-type]
+    assert (tracked.site_ids, tracked.known, tracked.state) == ([], {"x": 1}, State.EXACT)
+
+
 def test_unreachable_site_degrades_the_answer_until_it_returns() -> None:
     tracked = coordinator(A, B)
     tracked.mark_unreachable(B)
