@@ -113,6 +113,9 @@ MUTANTS = {
         "families", "C78", FamilyCoordinator, "_merge", "member.counts[label] = count\n", "pass\n"
     ),
     "ranks without what is hidden": Mutant("families", "C81 bounds", Ranks, "rank", "until + self._held_back", "until"),
+    "quantiles without what is hidden": Mutant(
+        "families", "C81 bounds", Ranks, "quantile", "lowest = highest - held_back", "lowest = highest"
+    ),
     "quantiles of half the rank": Mutant(
         "families", "C81 rank", Ranks, "quantile", "self._at(ceil(share * known))", "self._at(ceil(share * known / 2))"
     ),
@@ -187,7 +190,7 @@ BUDGET_MUTANTS: dict[str, tuple[str, Callable[..., Budget]]] = {
         "C51|C71",
         lambda limit, sites, slack, **more: Budget(limit - limit // 8 - 1, sites, slack, **more),
     ),
-    "sends twice": ("C111", SendsTwice),
+    "sends twice": ("C52 small|C111", SendsTwice),
 }
 
 

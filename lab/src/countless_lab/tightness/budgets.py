@@ -32,6 +32,7 @@ SETTINGS = (
     Setting(1000, 3, 0.0),
     Setting(1000, 8, 0.01),
     Setting(100_000, 10, 0.01),
+    Setting(2, 8, 0.0),
     Setting(10, 2, 0.0, rolling=True),
     Setting(100, 3, 0.1, rolling=True),
     Setting(1000, 2, 0.01, rolling=True),
@@ -47,6 +48,7 @@ ROWS = (
         why="the bound lets each of the holders have a full share after every recall; "
         "no site can be full again before the others have spent theirs",
     ),
+    Row("C52 small", "C52", "messages for requests of one unit <= 4 L + 2 h, where that is less"),
     Row("C55", "C55", "units spent in a period <= limit"),
     Row("C57", "C57", "units spent since a reset, and held <= limit"),
     Row("C70", "C70", "units taken in an interval as long as the window <= limit"),
@@ -92,7 +94,7 @@ class World:
             case _ if amount >= 16:
                 self._units(name, 1)
             case 4:
-                self._many(name, max(1, budget.limit // (1 + who)))
+                self._many(name, max(1, budget.limit * (1 + who) // 64))
             case 9:
                 self.now += amount / 8 if who % 4 else WINDOW_S
             case 10 if amount < 4 and not self.setting.rolling and not self.setting.per:
@@ -128,8 +130,9 @@ class World:
             return
         self._note("C50", budget.spent + budget.held, self.setting.limit)
         if self.fixed and self.asked:
-            most = most_messages(len(self.asked), budget.limit, self.setting.slack)
-            self._note("C52", budget.messages.total, most)
+            holders, limit = len(self.asked), budget.limit
+            most = most_messages(holders, limit, self.setting.slack)
+            self._note("C52" if most < 4 * limit + 2 * holders else "C52 small", budget.messages.total, most)
 
     def _units(self, name: int | str, requests: int) -> None:
         """Requests of one unit; those that fit the room of the site are taken at once."""

@@ -1,5 +1,6 @@
 """Families and distributions: labels, the total, the top and ranks, with one hot label beside fresh ones."""
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -55,10 +56,10 @@ ROWS = (
         "by reports of labels alone three quarters are possible, in a round that begins with nothing hidden less",
     ),
     Row("C78", "C78", "violations: more is known than was counted", True),
-    Row("C81 bounds", "C81", "violations: a rank outside its bounds", True),
+    Row("C81 bounds", "C81", "violations: a rank or a quantile outside its bounds", True),
     Row("C81 rank", "C81", "rank of the bucket of an estimated quantile, less q N <= max(q, 1 - q) epsilon N + 1"),
 )
-QUANTILES = (0.01, 0.5, 0.9, 0.99)
+QUANTILES = (0.0, 0.01, 0.5, 0.9, 0.99, 1.0)
 
 
 class World:
@@ -251,6 +252,9 @@ class World:
             if quantile is None:
                 continue
             bucket, wanted = buckets.index(quantile.estimate), Fraction(repr(q)) * total
+            true = numbers[bisect_left(reached, max(1, wanted))][0]
+            low, high = buckets.edges(true)
+            self._violated("C81 bounds", not quantile.lower <= low < high <= quantile.upper)
             first = sum(n for number, n in numbers if bucket is not None and number < bucket) + 1
             last = first - 1 + sum(n for number, n in numbers if number == bucket)
             far = max(first - wanted, wanted - last, Fraction(0))
