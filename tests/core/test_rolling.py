@@ -124,6 +124,7 @@ def test_two_counts_of_a_span_are_narrower_together() -> None:
     both = narrower(span(5, 30, 50, known_since=3.0), span(10, 12, 20))
     assert both == span(10, 12, 20)
     assert narrower(span(5, 12, 14), span(10, 50, 90)) == span(10, 12, 14)
+    assert narrower(span(5, 12, 14), span(13, 13, 13)) == span(13, 13, 13)
     assert narrower(span(5, 12, 14), span(5, 12, 14)._replace(lost=2)).lost == 2
     assert narrower(span(0, 1, 9, 4.0), span(0, 1, 9, 2.0)).known_since == 2.0
 

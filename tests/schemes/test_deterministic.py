@@ -41,6 +41,23 @@ def test_error_is_within_alpha_and_the_rounding_of_a_double() -> None:
     assert 0 < excess <= Fraction(1, 2**50)
 
 
+def test_sites_that_have_left_lend_what_they_might_have_kept_and_claim_no_share() -> None:
+    def messages(left: int) -> int:
+        tracker = Tracker(sites=2, alpha=0.05, scheme="deterministic")
+        for name in [f"left {number}" for number in range(left)]:
+            site = tracker.add_site(name)
+            for _ in range(40):
+                site.add(25)
+            tracker.remove_site(name)
+        before = tracker.messages.total
+        for number in range(4000):
+            tracker.site(0).add(5)
+            tracker.site(1).add(int(number % 50 == 0))
+        return tracker.messages.total - before
+
+    assert messages(20) < messages(5) < messages(0) / 2
+
+
 def test_adversary_that_reads_the_answers_does_not_break_deterministic() -> None:
     """It always feeds the site whose last event moved the answer least, to collect unreported events everywhere."""
     tracker, rng = Tracker(sites=10, alpha=0.1, scheme="deterministic"), SeededRandom(1)
