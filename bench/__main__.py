@@ -41,7 +41,6 @@ SECTIONS = {
     "skew": Section("skew", tables=("skew", "skew-steps")),
     "windows": Section("windows", tables=("windows-costs", "windows-edges")),
     "windows-default": Section("windows", "by_default", ("windows-default",)),
-    "windows-quiet": Section("windows", "quiet", ("windows-quiet",)),
     "budgets": Section(
         "budgets", tables=("budgets", "budgets-games", "budgets-server", "budgets-overload", "budgets-waits")
     ),
@@ -67,6 +66,8 @@ LONG = {
     "tightness": Section("tightness", tables=("tightness",)),
     "audit": Section("audit", tables=("audit-power",)),
     "auto-limits": Section("auto", "limits", ("auto-limits",)),
+    "auto-growing-ends": Section("auto", "ends", ("auto-growing-ends",)),
+    "windows-quiet": Section("windows", "quiet", ("windows-quiet",)),
     "kept-windows": Section("kept_windows", tables=("windows-kept",)),
     "load-rounds": Section("load", "rounds", ("load-rounds",)),
     "scaling": Section("scaling", tables=("arena-sites", "arena-above", "arena-alpha", "arena-total")),

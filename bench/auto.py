@@ -5,10 +5,12 @@ is made at twenty points in each e-fold of the total.
 """
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import e, exp
 from pathlib import Path
+from statistics import geometric_mean
 
 from countless.randomness import SeededRandom
 from countless.schemes.auto import CANDIDATES
@@ -27,6 +29,7 @@ SINGLE = ("deterministic", "dithered", "sampled")
 REPLACEMENTS = (0, 50, 500, 5_000)
 CHURN_SITES, CHURN_TOTAL = 200, 100_000
 SCAN_SITES, SCAN_EVENTS = 70_000, (200_000, 700_000, 2_000_000)
+ENDS_SITES, ENDS_ALPHAS, ENDS = 3_000, (0.03, 0.05, 0.08, 0.16), (3, 4, 6, 8, 11, 16, 23, 32)  # events for each site
 EARLY_MESSAGES = 5_000  # a few more or less are no matter
 TRACES = Path(__file__).parents[2] / "shared" / "traces"
 # Messages that the former `auto` of the service sent, with its nine constants: the means of the same five seeds.
@@ -51,6 +54,7 @@ class CompetitiveRatio:
     messages: int  # of `auto`, at the end
     late: float  # the worst once `auto` has sent `EARLY_MESSAGES`
     last_efold: tuple[float, float]  # the smallest and the largest while the total grew by the last factor e
+    average: float  # messages on average over the last two e-folds, over those of the scheme with the fewest
 
 
 def competitive_ratio(
@@ -70,8 +74,11 @@ def competitive_ratio(
     }
     arrivals = [number for number, _ in stream().arrivals]
     ratios, of_exact, late = [], 0.0, 0.0
+    sums: Counter[str] = Counter()  # of the messages at each point of the last two e-folds
     for index, point in enumerate(courses["auto"]):
         exact = point.events + 2 * bisect_right(arrivals, point.events)  # a site that joins sends and gets a message
+        if point.events >= events / e**2:
+            sums.update({name: course[index].messages for name, course in courses.items()}, exact=exact)
         rivals = [(exact, "exact")] + [(courses[name][index].messages, name) for name in names[1:]]
         best, name = min(rivals)
         ratios.append((point.messages / max(1, best), point.events, name))
@@ -80,8 +87,9 @@ def competitive_ratio(
             late = max(late, ratios[-1][0])
     at_end, _, best_at_end = ratios[-1]
     last = [ratio for ratio, at, _ in ratios if at >= events / e]
+    last_efold, average = (min(last), max(last)), sums.pop("auto") / min(sums.values())
     messages = courses["auto"][-1].messages
-    return CompetitiveRatio(*max(ratios), at_end, best_at_end, of_exact, messages, late, (min(last), max(last)))
+    return CompetitiveRatio(*max(ratios), at_end, best_at_end, of_exact, messages, late, last_efold, average)
 
 
 def streams() -> Iterator[Table]:
@@ -157,6 +165,17 @@ def growing() -> Iterator[Table]:
             print(" ".join(rows[-1]), flush=True)
     ratios = ("ratio at the end", "in the last e-fold", f"worst after {EARLY_MESSAGES:,} messages")
     yield Table("auto-growing", ("events", "alpha", "messages of auto", "best at the end", *ratios), rows)
+
+
+def ends() -> Iterator[Table]:
+    """Smaller scans that end at many moments: the geometric mean of the ratios, and the largest."""
+    rows = []
+    for alpha in ENDS_ALPHAS:
+        found = [_stream("scan", ENDS_SITES, ENDS_SITES * events, alpha, 1) for events in ENDS]
+        columns = ([each.at_end for each in found], [each.average for each in found])
+        rows.append((f"{alpha:.0%}", *(f"{geometric_mean(each):.2f}, at most {max(each):.2f}" for each in columns)))
+        print(" ".join(rows[-1]), flush=True)
+    yield Table("auto-growing-ends", ("alpha", "ratio at the end", "of the average"), rows)
 
 
 def _messages_with_churn(scheme: str, alpha: float, replacements: int) -> int:

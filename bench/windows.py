@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import exp, inf
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from countless.core.site import Site
 from countless.planning.baselines import FLUSH_PERIODS_S
 from countless.randomness import SeededRandom
 from countless.schemes.registry import scheme_named
+from countless_lab.simulation.traces import read_trace
 from tools.tables import Table
 
 HOUR_S = 3600
@@ -43,6 +45,8 @@ DAY_S = 24 * HOUR_S
 DEFAULT_SITES = 100
 DEFAULT_EVENTS_PER_HOUR = (36_000_000, 36_000, 360)
 QUIET = ((50, 2_000), (400, 2_000), (400, 20_000), (400, 200_000))  # sites, events an hour
+TRACES = Path(__file__).parents[2] / "shared" / "traces"
+QUIET_TRACES = ("wikipedia_edits", "flights_3m")
 
 
 class Sent(NamedTuple):
@@ -287,24 +291,34 @@ def _messages_of_a_day(rates: np.ndarray, before_s: int, per: str | None = None)
 
 
 def quiet() -> Iterator[Table]:
-    """Messages of a day of hourly windows in which there are few events for each site."""
+    """Messages of hourly windows in which there are few events for each site, beside those of a flush."""
     rows = []
+    for name, sites, events in _quiet_traffic():
+        minutes = Counter((int(moment // 60), site) for moment, site in events)
+        batches = [(60.0 * minute, site, number) for (minute, site), number in minutes.items()]
+        hours = {(minute // 60, site) for minute, site in minutes}
+        messages = [_messages(sites, adds) for adds in ([(*event, 1) for event in events], batches)]
+        an_hour = len(events) * HOUR_S / max(HOUR_S, events[-1][0])
+        figures = (sites, round(an_hour, -1), len(events), *messages, len(minutes), len(hours))
+        rows.append((name, *(f"{number:,.0f}" for number in figures)))
+        print(" ".join(rows[-1]), flush=True)
+    counts = ("sites", "events an hour", "events", "add(1)", "add(n) once a minute", "flush every 60 s", "site-hours")
+    yield Table("windows-quiet", ("traffic", *counts), rows)
+
+
+def _quiet_traffic() -> Iterator[tuple[str, int, list[tuple[float, int]]]]:
+    """Name, sites, and the moment and site of each event: days of Zipf traffic, and the traces that are there."""
     for sites, events in QUIET:
         weights = [1 / (site + 1) for site in range(sites)]
         random = np.random.default_rng(1)
         moments = np.sort(random.uniform(0, DAY_S, 24 * events))
         events_of = random.choice(sites, size=len(moments), p=np.array(weights) / sum(weights))
-        minutes = Counter(zip((moments // 60).astype(int).tolist(), events_of.tolist(), strict=True))
-        each = [(float(moment), int(site), 1) for moment, site in zip(moments, events_of, strict=True)]
-        batches = [(60.0 * minute, site, number) for (minute, site), number in minutes.items()]
-        hours = {(minute // 60, site) for minute, site in minutes}
-        messages = [_messages(sites, adds) for adds in (each, batches)]
-        rows.append(
-            (f"{sites:,}", *(f"{number:,}" for number in (events, len(each), *messages, len(minutes), len(hours))))
-        )
-        print(" ".join(rows[-1]), flush=True)
-    columns = ("sites", "events an hour", "events", "add(1)", "add(n) once a minute", "flush every 60 s", "site-hours")
-    yield Table("windows-quiet", columns, rows)
+        yield "zipf", sites, list(zip(moments.tolist(), events_of.tolist(), strict=True))
+    for name in QUIET_TRACES:
+        path = TRACES / name / "events.csv.gz"
+        if path.exists():
+            trace = read_trace(path)
+            yield name, len(trace.names), list(trace.timed_events(trace.length))
 
 
 def _messages(sites: int, adds: Sequence[tuple[float, int, int]]) -> int:
