@@ -121,6 +121,7 @@ async def test_unused_names_leave_nothing_in_memory_and_on_disk(kind: str, tmp_p
             await wall.advance(harness, 60)
         assert list(harness.server.budgets.by_name) == ["keys/*"]
         assert harness.server.budgets.templates.names_in_use == 0
+        assert harness.server.budgets.get("keys/*").asks == 50  # the metric never falls
         assert (session.members, session.own, session.noted) == ({}, {BUDGET: set()}, set())
         saved = load_budgets(store)
         assert list(saved) == ["keys/*"]
@@ -171,6 +172,7 @@ async def test_changed_template_changes_its_names_and_a_changed_name_follows_it_
         await harness.send(*web, ask("keys/a", 10), ask("keys/b"))
         budgets.configure("keys/b", {"limit": 500})
         budgets.configure("keys/unused", {"limit": 600})
+        assert budgets.get("keys/*").asks == budgets.get("keys/b").asks == 1
         await harness.server.flush()
         web[1].received.clear()
         budgets.configure("keys/*", {"limit": 20, "max_names": 1})

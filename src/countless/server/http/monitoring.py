@@ -148,20 +148,24 @@ class ServerCollector:
         yield from (sites, last_seen)
 
     def _budgets(self) -> Slices:
-        """Names that follow a template are counted, and have no series of their own: there may be thousands."""
+        """Names that follow a template have no series of their own, but common ones: there may be thousands."""
         limit = _gauge("countless_budget_limit", "Units that all sites may spend together.", "budget")
         lower = _gauge("countless_budget_used_lower", "Units spent in this period, at least.", "budget")
         upper = _gauge("countless_budget_used_upper", "Units spent in this period, at most.", "budget")
         held = _gauge("countless_budget_held", "Units that sites held when they last reported.", "budget")
         leaked = _gauge("countless_budget_leaked", "Units of sites that ended without a report.", "budget")
-        asks = _counter("countless_budget_asks", "Requests that got in line, of sites without room.", "budget")
-        recalls = _counter("countless_budget_recalls", "Recalls of what sites do not use.", "budget")
+        asks = _counter("countless_budget_asks", "Requests that got in line; of a template, by all names.", "budget")
+        recalls = _counter("countless_budget_recalls", "Recalls of lent units; of a template, by all names.", "budget")
         names = _gauge("countless_budget_names", "Names that follow a template, by state.", "budget", "state")
         following: Tally[tuple[str, BudgetState]] = Tally()
+        asked: Tally[str] = Tally()  # by template, or by name
+        recalled: Tally[str] = Tally()
         for number, (name, budget) in enumerate(list(self._server.budgets.by_name.items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None
             usage = budget.usage
+            asked[budget.rule.template or name] += budget.asks
+            recalled[budget.rule.template or name] += budget.recalls
             if budget.rule.template is not None:
                 following[budget.rule.template, usage.state] += 1
                 continue
@@ -173,8 +177,9 @@ class ServerCollector:
             upper.add_metric([name], usage.upper)
             held.add_metric([name], budget.held)
             leaked.add_metric([name], usage.leaked)
-            asks.add_metric([name], budget.asks)
-            recalls.add_metric([name], budget.recalls)
+        for name in asked:
+            asks.add_metric([name], asked[name])
+            recalls.add_metric([name], recalled[name])
         for (template, state), total in following.items():
             names.add_metric([template, state], total)
         yield from (limit, lower, upper, held, leaked, asks, recalls, names)

@@ -234,13 +234,18 @@ class BudgetPeriods:
 
     @property
     def asks(self) -> int:
-        """Requests that got in line, in all periods."""
+        """Requests that got in line, in all periods; of a template, those of names that follow it no longer."""
         return self._asks_before + sum(each.coordinator.asks for each in self.periods.values())
 
     @property
     def recalls(self) -> int:
         """Recalls of all sites that were lent room, in all periods."""
         return self._recalls_before + sum(each.coordinator.recalls for each in self.periods.values())
+
+    def add_asks(self, former: "BudgetPeriods") -> None:
+        """Keep the asks and recalls of a name that follows this template no longer."""
+        self._asks_before += former.asks
+        self._recalls_before += former.recalls
 
     @property
     def unused(self) -> bool:

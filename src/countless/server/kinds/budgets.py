@@ -216,7 +216,7 @@ class Budgets(Kind):
             raise InvalidParameter("limit", rule.limit, allowed)
         if rule.template is not None:
             self._require_room(name)
-            self.templates.drop_name(rule.template, name)
+            self._leave_template(budget, rule.template)
             rule = replace(rule, template=None)
             self.by_name[name] = budget
         self._set_rule(budget, rule)
@@ -272,9 +272,13 @@ class Budgets(Kind):
     def _remove(self, budget: BudgetPeriods) -> None:
         del self.by_name[budget.name]
         if budget.rule.template is not None:
-            self.templates.drop_name(budget.rule.template, budget.name)
+            self._leave_template(budget, budget.rule.template)
         self._pipeline.forget(budget)
         self._pipeline.drop(budget.key.windows)
+
+    def _leave_template(self, budget: BudgetPeriods, template: str) -> None:
+        self.by_name[template].add_asks(budget)
+        self.templates.drop_name(template, budget.name)
 
     def _drop_period(self, period: BudgetPeriod) -> None:
         """It is never opened again. Without periods the rule has the same key, so it is saved again, too."""
