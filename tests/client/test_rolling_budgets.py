@@ -1,6 +1,7 @@
 """A rolling budget in a process: units come back by a monotonic clock, and a process that is cut off stops."""
 
 from collections.abc import Sequence
+from itertools import count
 from math import inf
 from threading import RLock
 
@@ -104,6 +105,26 @@ def test_units_taken_without_a_lock_count_until_a_window_after_their_pane(kind: 
     assert site.budget.remaining == 38
     site.now += 0.01
     assert site.budget.remaining == 40
+
+
+@pytest.mark.parametrize("read", [1, 2])
+def test_unit_that_another_thread_takes_while_the_clock_is_read_counts_for_a_window(kind: str, read: int) -> None:
+    site, admitted, reads = Site(kind, 40), [], count(1)
+    assert site.budget.take(wait=0)  # sets others aside
+    site.now += PANE_S / 2
+
+    def clock() -> float:
+        before = site.now
+        if next(reads) == read:
+            site.now += 0.005
+            if site.budget.take(wait=0):
+                admitted.append(site.now)
+        return before
+
+    site.budget._clock = clock
+    assert site.budget.remaining <= 39
+    site.now += WINDOW_S - 0.002
+    assert site.budget.remaining <= 40 - len(admitted)
 
 
 def test_units_taken_after_the_end_of_a_pane_are_in_the_next_one(kind: str) -> None:

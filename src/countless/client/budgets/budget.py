@@ -341,7 +341,7 @@ class BudgetPart(Spendable):
             self._repeat()
 
     def _update(self, change: Callable[[], _T]) -> _T:
-        self._periods.advance(self._clock())
+        self._periods.advance(self._clock)
         result = change()
         self._show_present()
         return result

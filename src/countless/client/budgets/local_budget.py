@@ -83,17 +83,21 @@ class LocalBudget:
         if rule is not None:
             self.in_flight = rule.kind == IN_FLIGHT
 
+    def put_back(self) -> None:
+        """Set nothing aside any more: `spent` of the site is exact then."""
+        self.site.put_back(len(list(self._aside)))
+        self.units = self._aside = NONE_ASIDE
+
     def advance(self, now: float) -> None:
-        """Before anything else happens to a rolling budget: units may come back."""
+        """Before anything else happens to a rolling budget: units may come back. Call `put_back` first."""
         if self.rolling is not None:
-            self._put_back()
             self.rolling.advance(now)
 
     def take(self, n: int) -> Taken:
         if self.in_flight:
             self.require_spending()
         if self._aside is not NONE_ASIDE:
-            self._put_back()
+            self.put_back()
         taken = self.site.take(n)
         if self.rolling is not None:
             self.rolling.record()
@@ -109,22 +113,22 @@ class LocalBudget:
             raise InvalidParameter("budget", name, message=message)
 
     def reserve(self, n: int) -> Taken:
-        self._put_back()
+        self.put_back()
         return self.site.reserve(n)
 
     def settle(self, units: int, used: int) -> None:
-        self._put_back()
+        self.put_back()
         self.site.settle(units, 0 if self.in_flight else used)
         if self.rolling is not None:
             self.rolling.record()
 
     def overdraw(self, n: int) -> None:
         """Make room for `n` units, whatever was granted."""
-        self._put_back()
+        self.put_back()
         self.site.overdraw(n)
 
     def receive(self, quota: Quota) -> None:
-        self._put_back()
+        self.put_back()
         site, granted = self.site, self.site.granted
         site.receive(quota)
         site.seq = max(site.seq, site.since)  # an earlier object of this budget may have asked more often
@@ -135,7 +139,7 @@ class LocalBudget:
 
     def repeat(self) -> None:
         """Forget what waits. The owner repeats it, and calls `proceed`."""
-        self._put_back()
+        self.put_back()
         self.site.repeat()
 
     def stay(self, n: int) -> None:
@@ -144,7 +148,7 @@ class LocalBudget:
 
     def linger(self, n: int, wants: bool) -> tuple[Ask, ...]:
         """A request has ended before it was decided: keep its units if no other one waits, or still want them."""
-        self._put_back()
+        self.put_back()
         if n > self.site.room:
             return self.site.take(n).messages if wants else ()
         if not self.site.want:
@@ -152,12 +156,12 @@ class LocalBudget:
         return ()
 
     def proceed(self) -> tuple[Ask, ...]:
-        self._put_back()
+        self.put_back()
         return self.site.proceed()
 
     def resend(self) -> Ask:
         """Instead of `proceed`, on a new connection."""
-        self._put_back()
+        self.put_back()
         ask = self.site.resend()
         self.site.proceed()
         return ask
@@ -169,7 +173,7 @@ class LocalBudget:
 
     def close(self) -> int:
         """Admit nothing more; the units to hand in."""
-        self._put_back()
+        self.put_back()
         return self.site.close(holds_end=self.in_flight)
 
     @property
@@ -189,7 +193,3 @@ class LocalBudget:
         if units:
             self._aside = repeat(True, units)
             self.units = present_page().items(self._aside)
-
-    def _put_back(self) -> None:
-        self.site.put_back(len(list(self._aside)))
-        self.units = self._aside = NONE_ASIDE

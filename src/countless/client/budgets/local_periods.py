@@ -91,10 +91,12 @@ class LocalPeriods:
         rolling = self.present.rolling
         return self.ends_at if rolling is None else rolling.returns_at(n - self.present.remaining)
 
-    def advance(self, now: float) -> None:
+    def advance(self, clock: Callable[[], float]) -> None:
         """Before anything else happens to a rolling budget."""
         if self.closed or self.rule is None or self.rule.rolling is None:
             return
+        self.present.put_back()  # what threads took without the lock was taken before the clock is read
+        now = clock()
         self.cut_off = self.present.site.limit > 0 and now >= self._contact() + self.rule.lease
         self.present.advance(now)
 

@@ -93,7 +93,7 @@ class DurableBudget(LocalBudget):
             self._aside = numbers = iter(range(first, first + units))
             self.units = self._record.sequence(present_page().items(numbers))
 
-    def _put_back(self) -> None:
+    def put_back(self) -> None:
         units = len(list(self._aside))
         # Before `put_back`: if an exception comes in between, too much is saved.
         self._numbered = 0 if self._record is None else self._record.unit_total
