@@ -58,14 +58,15 @@ class Instant(World[BudgetCoordinator, SiteAccount]):
 
     def _count(self, site_id: SiteId, message: object) -> None:
         self.messages[site_id] += 1
+        above = self.messages[site_id] - self.allowed[site_id]
+        assert above <= 0, f"{above} messages of {site_id} more than Theorem 11 allows: {message}"
 
     def note(self) -> None:
-        """No message is on its way."""
+        """No message is on its way: an interval may begin or end."""
         for site_id in self.sites:
             above = self.messages[site_id] - self.allowed[site_id]
             self._least[site_id] = min(self._least[site_id], above)
             self.most[site_id] = max(self.most[site_id], above - self._least[site_id])
-            assert above <= 0, f"{above} messages more than Theorem 11 allows"
 
     def account(self, number: int) -> tuple[SiteId, SiteAccount]:
         incarnation = 0
@@ -93,6 +94,11 @@ class Instant(World[BudgetCoordinator, SiteAccount]):
         self.left.add(site_id)
         self.deliver(self.coordinator.leave(site_id, account.site.close()))
 
+    def reset(self) -> None:
+        for site_id, holder in self.coordinator._holders.items():
+            self.allowed[site_id] += 0 if holder.lent else 2
+        self.deliver(self.coordinator.reset())
+
     def end(self, number: int) -> int:
         """The site ends without handing in. Returns what is lost with it."""
         site_id, account = self.account(number)
@@ -106,6 +112,8 @@ class Instant(World[BudgetCoordinator, SiteAccount]):
         self.deliver(self.coordinator.recover())
         for site_id, account in self.sites.items():
             if account.site.seq and site_id not in self.left:
+                self.allowed[site_id] += 2
+                self._count(site_id, "join")
                 self.deliver(self.coordinator.join(site_id, account.site.resend()))
 
 
@@ -155,7 +163,7 @@ def play(limit: int, slack: float, actions: list[tuple[str, int, int]]) -> None:
         elif name == "reset":
             lost = budget.coordinator.usage.leaked
             held = sum(sum(units) for units in holds.values())
-            budget.deliver(budget.coordinator.reset())
+            budget.reset()
             reference.used = held + lost
         usage = budget.coordinator.usage
         assert usage.lower <= max(reference.used, 0)
