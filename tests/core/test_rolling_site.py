@@ -1,5 +1,7 @@
 """A site of a rolling budget: when its units come back, and with which age it hands them over."""
 
+import pytest
+
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask, BudgetId, Pane, Quota
 from countless.core.budget.rolling import MARGIN_S, PANES, Returns, RollingSite
@@ -45,6 +47,14 @@ def test_next_pane_comes_back_later() -> None:
     assert site.room == 3
     site.advance(100.0 + 1.1 * PANE_S + WINDOW_S)
     assert site.room == 3
+
+
+@pytest.mark.parametrize("moment", [4.05, 8.1, 34.4, 2105.35])
+def test_units_that_were_handed_over_come_back_after_their_moment_although_sums_are_rounded(moment: float) -> None:
+    returns = Returns(1.0)
+    returns.add(moment, 5)
+    assert returns.due(moment) == 0
+    assert returns.due(moment + 1.0 / PANES + 2 * MARGIN_S) == 5
 
 
 def test_units_that_no_call_has_recorded_count_from_the_end_of_the_pane() -> None:

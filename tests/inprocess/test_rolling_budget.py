@@ -276,6 +276,17 @@ def test_refusal_says_when_own_units_come_back() -> None:
     assert not site.take()
 
 
+def test_units_handed_over_count_to_the_end_of_an_interval_although_sums_are_rounded() -> None:
+    for hundredths in range(100, 1000, 5):
+        clock = Clock()
+        budget = countless.Budget(10, 1, slack=0, rolling=1.0, clock=clock)
+        clock.seconds = hundredths / 100
+        assert budget.site(0).take(10)
+        assert not budget.site(0).take()  # it hands over what it took
+        clock.seconds += 1.0
+        assert not budget.site(0).take()
+
+
 def test_unit_that_came_back_can_be_taken_at_another_site() -> None:
     clock = Clock()
     budget = countless.Budget(5, 2, slack=0, rolling=60, clock=clock)

@@ -146,7 +146,7 @@ class Returns:
     def add(self, moment: float, units: int) -> None:
         """They come back after this moment."""
         if units:
-            pane = floor(moment / self._pane) + 1
+            pane = floor((moment + MARGIN_S) / self._pane) + 1
             self._units[pane] = self._units.get(pane, 0) + units
 
     def due(self, now: float) -> int:
