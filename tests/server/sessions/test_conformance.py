@@ -179,6 +179,20 @@ async def test_what_is_deleted_begins_again_from_zero(items: Items, text: str, s
         assert items.total(harness.server) == items.fold([1, 1])
 
 
+async def test_what_is_deleted_before_it_is_saved_leaves_no_row(
+    items: Items, text: str, start: Start, clock: HourClock
+) -> None:
+    store = MemoryStore()
+    async with start(text, store) as harness:
+        web = await harness.connect("web")
+        harness.server.on_frame(*web, [*items.join(text), *items.report(text, 5), *items.leave(text, 5)], 10)
+        clock.show(1)
+        harness.server.tick()  # a window is closed
+        items.delete(harness.server, "requests")
+        await harness.server.flush()
+        assert [*store.load(items.kind)] == []
+
+
 async def test_join_beyond_a_limit_is_rejected_until_there_is_room(items: Items, text: str, start: Start) -> None:
     async with start(text, **items.limit) as harness:
         items.create(harness.server, "other")

@@ -356,7 +356,7 @@ class WindowedFamily(Periodic[TrackedFamily, FamilyRule], FamilyReader):
 
     @property
     def saved(self) -> list[TrackedFamily]:
-        """All families that are."""
+        """All families with rows of their own."""
         return [self.dropped_windows, *self.kept.values()]
 
     def _open_window(self, key: Key, opening: Opening) -> TrackedFamily:

@@ -192,7 +192,8 @@ class CountedKind(Kind, Generic[T, P, S]):
         for tracker in [self.trackers[name]] if windows is None else windows.open.values():
             del self.trackers[tracker.name]
             self._window_shares.remove(tracker.name)
-            self._pipeline.forget(tracker)
+        for part in [] if windows is None else windows.saved:
+            self._pipeline.forget(part)
         self._pipeline.remove(found)  # and all rows of its windows
         self._pipeline.forget_tombstones(found.key, Key(self.name, name))
         found.notify()

@@ -139,6 +139,11 @@ class Periodic(Watched, Generic[T, S]):
     def _closed_window(self, tracker: T) -> None:
         """It was closed, and is kept or not."""
 
+    @property
+    def saved(self) -> Iterable[T]:
+        """Everything with rows of its own."""
+        return self.open.values()
+
     def _dropped_window(self, period: int) -> None:
         """A closed window is not kept any more."""
 
