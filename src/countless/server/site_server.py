@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic, time
 from typing import Any, TypeVar
 
+from countless.core.answer import State
 from countless.core.messages import SiteId
 from countless.errors import ProtocolError
 from countless.server.connection import Connection, RefusedSites, Turns
@@ -141,17 +142,21 @@ class SiteServer:
             self._members.load(kind, self._store.load(kind.name), self._clock())
         for session in self.sessions:
             self._set_left(session, self._store.tombstones(session.site_id))
-        self._recovering = list(self.counters)  # none is added later, so each is looked at until it has recovered
+        self._recovering = [(kind, each) for kind in self._counted for each in kind.trackers.values()]
 
     @property
     def recovering(self) -> bool:
-        """True while a counter is learning after a restart."""
+        """True while something is learning after a restart."""
+        self._drop_recovered()
+        return bool(self._recovering)
+
+    def _drop_recovered(self) -> None:
+        """Each is looked at until it has learned: later it may learn for another reason."""
         while self._recovering:
-            counter = self.counters.get(self._recovering[-1])
-            if counter is not None and counter.recovering:
-                return True
+            kind, tracker = self._recovering[-1]
+            if tracker.published_answer.state is State.LEARNING and kind.trackers.get(tracker.name) is tracker:
+                return
             self._recovering.pop()
-        return False
 
     def _set_left(self, session: Session, tombstones: list[Tombstone]) -> None:
         """Set the counts of which it is not a member any more; perhaps another process has delivered them."""
@@ -234,6 +239,7 @@ class SiteServer:
         """Expire sessions, close periods of budgets and windows, prune tombstones and start plans. Yields
         between slices, for other work of the loop.
         """
+        self._drop_recovered()
         yield from self._lifecycle.expire_in_slices()
         for kind in self._kinds:
             yield from kind.tick()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from countless.core.answer import State
 from countless.errors import InvariantBroken
 from countless.server.app import build_app
 from countless.server.kinds.counters import Counters
@@ -199,15 +200,17 @@ def test_probe_does_not_look_at_every_counter(tmp_path: Path) -> None:
             client.post("/api/v1/counters", json={"name": f"hits{number}"})
         server = client.app.state.server  # type: ignore[attr-defined]
         assert client.get("/readyz").json() == {"ready": True, "problems": []}
-        for counter in server.counters.values():  # as after a restart, while a site has not answered yet
-            counter.recovering = True
-        server._recovering = list(server.counters)
         kind = server.kind(Counters)
+        learned = {}
+        for counter in kind.trackers.values():  # as after a restart, while a site has not answered yet
+            learned[counter] = counter.published_answer
+            counter._published = learned[counter]._replace(state=State.LEARNING)
+            server._recovering.append((kind, counter))
         counters, kind.by_name = kind.by_name, OneByOne(kind.by_name)
         answers = []
-        for number in range(5):
+        for counter, answer in learned.items():
             answers.append(client.get("/readyz").status_code)
-            server.counters[f"hits{number}"].recovering = False
+            counter._published = answer
         assert answers == [503] * 5
         assert client.get("/readyz").json() == {"ready": True, "problems": []}
         kind.by_name = counters

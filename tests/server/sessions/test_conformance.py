@@ -121,10 +121,13 @@ async def test_counts_survive_a_restart_and_go_on(items: Items, text: str, start
         await harness.send(*await harness.connect("web"), *items.join(text), *items.report(text, 5))
     async with start(text, store) as harness:
         assert items.total(harness.server) == 5 <= items.most(harness.server)
+        assert harness.server.recovering == (items in COUNTED)
         assert [key for session in harness.server.sessions for key in session.members] == [items.key(text)]
         web = await harness.connect("web")
         await harness.send(*web, *items.join(text, 7), *items.report(text, 7))
         assert items.total(harness.server) == 7
+        await harness.send(*web, *items.leave(text, 7))
+        assert not harness.server.recovering
 
 
 @pytest.mark.parametrize("after_restore", [False, True])

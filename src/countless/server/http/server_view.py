@@ -114,7 +114,7 @@ class ServerView(Protocol):
 
     @property
     def recovering(self) -> bool:
-        """True while a counter is learning after a restart. It is cheap: `/readyz` needs no token."""
+        """True while something is learning after a restart. It is cheap: `/readyz` needs no token."""
 
     @property
     def failing(self) -> str | None:

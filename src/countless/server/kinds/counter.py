@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from countless.core.answer import Answer, State
+from countless.core.answer import Answer
 from countless.core.coordinator import Coordinator, PersistentCounter
 from countless.core.estimator import RoundContext
 from countless.core.messages import SiteId
@@ -88,14 +88,13 @@ class TrackedCounter(Counted[Config]):
         self._changed_sites: set[SiteId] = set()  # whose counts may have changed
         self._gone_sites: dict[SiteId, None] = {}  # that have left
         self.coordinator: Coordinator = self._coordinator(expected_sites, None if saved is None else saved.state)
-        self.recovering = saved is not None  # after a restart, until every site has answered or timed out
         self.planned_for: tuple[int, int] | None = None  # the `plan_version` for which the planner has nothing to do
         self.traffic = traffic or MessageCount(self.coordinator.known_total, saved is None, around.wall_clock())
         self._published = self.taken = self.coordinator.answer
 
     def reconfigure(self, config: Config) -> None:
         """It continues from the known counts with another config; `coordinator.recover` is due."""
-        self.spec, self.planned_for, self.recovering = config, None, False
+        self.spec, self.planned_for = config, None
         self.coordinator = self._coordinator(1, self.coordinator.saved_state)
         self.mark_spec()
 
@@ -150,8 +149,6 @@ class TrackedCounter(Counted[Config]):
         if answer != self._published:
             self._published = answer
             self.notify()
-        if answer.state is not State.LEARNING:
-            self.recovering = False
 
     @property
     def largest_published(self) -> float:
@@ -221,7 +218,6 @@ class WindowedCounter(Periodic[TrackedCounter, Config]):
         )
         if again is not None:
             tracker.coordinator.recover()  # there is no site to which it could send anything
-            tracker.recovering = False
         return tracker
 
     def _load_window(self, key: Key, rows: KeyRows) -> TrackedCounter:
@@ -235,10 +231,6 @@ class WindowedCounter(Periodic[TrackedCounter, Config]):
         return published.total(self.spec.alpha, self.spec.delta, self.spec.scheme)
 
     # Reading for operators
-
-    @property
-    def recovering(self) -> bool:
-        return any(tracker.recovering for tracker in self.open.values())
 
     @property
     def departed(self) -> int:
