@@ -25,11 +25,12 @@ def apply(*options: str, to: Path) -> str:
 
 def test_patch_applies_and_touches_few_files() -> None:
     apply("--check", to=ROOT)
-    files = [line.split("\t")[2] for line in apply("--numstat", to=ROOT).splitlines()]
-    product = [file for file in files if file.startswith("src/")]
+    added = {file: n for n, _, file in (line.split("\t") for line in apply("--numstat", to=ROOT).splitlines())}
+    product = [file for file in added if file.startswith("src/")]
     assert len(product) <= MAX_PRODUCT_FILES, product
     page = (PATCH.parent / "add-a-kind.md").read_text(encoding="utf-8")
-    assert [file for file in files if f"`{file}`" not in page] == []
+    rows = [f"| `{file}` | {n} |" for file, n in added.items()]
+    assert [row for row in rows if row not in page] == []
 
 
 @pytest.mark.soak

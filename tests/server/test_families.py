@@ -66,7 +66,7 @@ def check_commands(server: Server) -> None:
         ("quantile", "pages"): "'pages' has labels, and no quantiles: ask for its top",
         ("quantile", "none"): "there is no distribution 'none'",
         ("top", "ms"): "'ms' is a distribution of values, and has no labels",
-        ("top", "pages", "--rolling", "5m"): "family 'pages' has no rolling counts",
+        ("top", "pages", "--rolling", "5m"): "'pages' has no rolling counts",
     }.items():
         refused = run_command(*words, COUNTLESS_URL=server.url)
         assert (refused.returncode, problem in refused.stderr) == (2, True), refused

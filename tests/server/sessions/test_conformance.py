@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from countless.server.http.answers.windows import window_answer, window_list
 from countless.server.storage.memory_store import MemoryStore
 from countless.wire.frames import VERSION, Hello, Sync, SyncAck
 from support.hours import FIRST, HOUR, HourClock
@@ -251,6 +253,31 @@ async def test_closed_window_opens_again_for_a_late_site(items: Items, start: St
         await harness.advance(1)
         found = items.found(harness.server, "requests")
         assert (dict(found.closed.youngest(9)), found.known_total) == ({FIRST: items.fold([5, 4])}, together)
+
+
+@pytest.mark.parametrize("items", COUNTED, ids=lambda items: str(items.kind))
+async def test_window_that_is_not_kept_stays_in_the_total(items: Items, start: Start, clock: HourClock) -> None:
+    store = MemoryStore()
+    async with start(window(0), store) as harness:
+        web = await harness.connect("web")
+        for number, total in enumerate((5, 2, 3)):
+            clock.show(number)
+            await harness.send(*web, *items.join(window(number)), *items.report(window(number), total))
+            await harness.send(*web, *(items.leave(window(number - 1), (5, 2, 3)[number - 1]) if number else ()))
+        found = items.found(harness.server, "requests")
+        found.reconfigure(replace(found.spec, windows=replace(found.rule, keep=1)))
+        await harness.advance(1)
+        assert (list(found.closed), list(found.open)) == ([FIRST + 1], [FIRST + 2])
+        assert (found.known_total, found.published_answer.estimate) == (items.fold([5, 2, 3]),) * 2
+        assert [row.estimate for row in window_list("requests", [found], 9).windows] == [2, 3]
+        assert (window_answer(found, "last").estimate, window_answer(found, "now").estimate) == (2, 3)
+        both = found.spans.span((FIRST + 1) * HOUR, (FIRST + 3) * HOUR, clock())
+        everything = found.spans.span(FIRST * HOUR, (FIRST + 3) * HOUR, clock())
+        assert both.lower <= both.estimate == items.fold([2, 3]) <= both.upper
+        assert everything.lower <= items.fold([5, 2, 3]) <= everything.upper
+    async with start(window(0), store) as harness:
+        found = items.found(harness.server, "requests")
+        assert (list(found.closed), found.known_total) == ([FIRST + 1], items.fold([5, 2, 3]))
 
 
 @pytest.mark.parametrize("items", COUNTED, ids=lambda items: str(items.kind))

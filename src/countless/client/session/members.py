@@ -50,7 +50,7 @@ class RejectionLog:
 
 def known_of(items: Iterable[DownItem]) -> Known:
     """From what answers a `Hello`. The number that comes with the text of all windows together is the first window that
-    has not left. Frames don't say of which kind it is, and no two of them have one name.
+    has not left. Frames don't say of which kind a count is, and no two things of one process have the same name.
 
     >>> known = known_of([IncarnationRetired((("hits", 7), ("hits@hour", 5)))])
     >>> known.members[Key(COUNTER, "hits")], known.has_left(Key(COUNTER, "hits", "hour", 4))
@@ -65,8 +65,9 @@ def known_of(items: Iterable[DownItem]) -> Known:
             families[item.family] = families.get(item.family, KnownFamily()).merged(item)
     keys = {key_of(COUNTER, text): count for text, count in counts.items()}
     left = {(key.name, key.calendar): count for key, count in keys.items() if key.period == ALL}
+    kinds = [kind for kind in COUNTED if kind != FAMILY]
     return Known(
-        {key: count for key, count in keys.items() if key.period != ALL}
+        {key._replace(kind=kind): count for key, count in keys.items() if key.period != ALL for kind in kinds}
         | {key_of(FAMILY, text): known for text, known in families.items()},
         {Key(kind, *which, ALL): period for which, period in left.items() for kind in COUNTED},
     )

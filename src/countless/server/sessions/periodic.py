@@ -238,6 +238,10 @@ class Periodic(Watched, Generic[T, S]):
     def closed_windows(self) -> ClosedWindows:
         return self._published.closed
 
+    @property
+    def adds_up(self) -> bool:
+        return self.fold is sum
+
     def unsettled_windows(self, first: int) -> list[Window]:
         """The present one and those that are not closed; from `first` on, also those that have lost sites. The counts
         of closed ones are 0 here: they are in `closed_windows`.

@@ -78,6 +78,10 @@ class WindowReader(Kept, Protocol):
     @property
     def closed_windows(self) -> ClosedTotals: ...
 
+    @property
+    def adds_up(self) -> bool:
+        """True if several windows together have the sum of their counts, and a closed one is exact."""
+
     def now(self) -> float: ...
 
     def youngest(self, limit: int) -> list[Window]:

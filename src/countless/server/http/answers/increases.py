@@ -29,8 +29,10 @@ _BARS_WORTH_IT = 60  # with more than so many minutes, hours are shown first
 
 
 def increases_of(counter: Readable, history: History, per: str = "", bars: int | None = None) -> "Increases":
-    """With bars of this kind of period, if the counter has them, and so many of them."""
-    if counter.windows is not None:
+    """With bars of this kind of period, if the counter has them, and so many of them. Without windows that add up,
+    those of its total.
+    """
+    if counter.windows is not None and counter.windows.adds_up:
         return WindowIncreases(counter.windows, counter.traffic.new, history, per, bars)
     return Increases(history, per, bars)
 

@@ -65,7 +65,7 @@ def window_list(name: str, counters: Sequence[Readable], limit: int) -> WindowLi
         raise InvalidParameter(
             "limit", limit, f"at most {MAX_LISTED_WINDOWS // len(parts)}: there are {len(parts)} series"
         )
-    windows = WindowSum(parts).youngest(limit)
+    windows = (WindowSum(parts) if len(parts) > 1 else parts[0]).youngest(limit)
     counts = [count_between([each], each.start, each.end, now) for each in windows]
     state = worst_state(each.published_answer.state for each in counters)
     return WindowList(
@@ -93,7 +93,7 @@ def rolling_answer(counter: Readable, recorder: Recorder, rolling: str) -> Rolli
     """From the recorded answers, and from the windows if there are any."""
     if not counter.has_rolling:
         instead = "it has one count, of all time" if counter.spans is None else "ask for a window, such as now or last"
-        message = f"family {_whole(counter)!r} has no rolling counts: {instead}"
+        message = f"{_whole(counter)!r} has no rolling counts: {instead}"
         raise InvalidParameter("rolling", rolling, message=message)
     length_s = require_rolling("rolling", rolling[:MAX_NAME_CHARS])
     records = recorder.for_counter(counter).records()

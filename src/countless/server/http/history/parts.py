@@ -142,6 +142,8 @@ class ClosedSum:
 class WindowSum:
     """The windows of several counters with the same calendar, as those of one counter."""
 
+    adds_up = True
+
     def __init__(self, parts: Sequence[WindowReader]) -> None:
         self._parts = parts
         self.calendar = parts[0].calendar
