@@ -6,12 +6,10 @@ import pytest
 
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.messages import Ask
-from countless.core.budget.rolling import RollingSite
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from support import budget_mutants as mutants
 from support.budget_world import BUDGET, Broken, Case, World, walk
-from support.rolling_budget_world import RollingWorld
 
 CASES = {
     "holds": Case(sites=4, limit=40, requests=80, weights=(1, 5), holds=40, losses=5, repeats=5, overtakes=5),
@@ -25,17 +23,11 @@ CASES = {
         sites=4, limit=40, requests=80, weights=(1, 4), holds=30, deletions=2, kills=2, reconnects=2, queue=2
     ),
     "early": Case(sites=3, limit=60, requests=99, weights=(1, 3, 15), early_percent=50, overtakes=40, queue=2),
-    "rolling": Case(
-        sites=5, limit=30, requests=150, weights=(1, 1, 2, 7), holds=30, queue=2, kills=2, leaves=2, ends=1
-    ),
     "sends first": Case(sites=2, limit=8, requests=20, weights=(1, 2), kills=3, sends_before_saving=True),
 }
 MUTANTS: dict[type[BudgetCoordinator | BudgetSite], tuple[str, int]] = {
     mutants.FreesRoomsThatItRecalls: ("holds", 0),
     mutants.FreesRoomsOfSilentSites: ("restarts", 4),
-    mutants.FreesWhatWasHandedOver: ("rolling", 0),
-    mutants.HandsOverTooOldPanes: ("rolling", 0),
-    mutants.KeepsWhatItHandsOver: ("rolling", 0),
     mutants.BelievesAsksThatHaveNotSeenTheNewestQuota: ("resets", 0),
     mutants.BelievesOlderAsks: ("early", 45),
     mutants.BelievesOlderQuotas: ("messages", 4),
@@ -54,12 +46,10 @@ SEEDS = 1000
 
 def finds(mutant: type[BudgetCoordinator | BudgetSite], name: str, seed: int) -> bool:
     case = CASES[name]
-    world_class = RollingWorld if name == "rolling" else World
-    site = RollingSite if name == "rolling" else BudgetSite
     if issubclass(mutant, BudgetCoordinator):
-        world = world_class(case, mutant, site)
+        world = World(case, mutant)
     else:
-        world = world_class(case, BudgetCoordinator, mutant)
+        world = World(case, BudgetCoordinator, mutant)
     try:
         walk(world, seed)
     except Broken:
@@ -76,7 +66,7 @@ def test_random_run_finds_the_mutant(mutant: type[BudgetCoordinator | BudgetSite
 def test_the_same_runs_find_nothing_in_production_classes(name: str) -> None:
     for mutant, (case, seed) in MUTANTS.items():
         if case == name:
-            assert not finds(RollingSite if name == "rolling" else BudgetSite, name, seed), mutant
+            assert not finds(BudgetSite, name, seed), mutant
 
 
 @pytest.mark.soak

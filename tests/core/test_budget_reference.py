@@ -23,7 +23,6 @@ from countless.inprocess.accounts import Request, SiteAccount
 from countless.inprocess.world import Meter, World
 from support import budget_world
 from support.budget_world import BUDGET, Case, walk
-from support.rolling_budget_world import RollingWorld
 
 
 class GlobalCounter:
@@ -275,16 +274,6 @@ FAULTY = {
     ),
     "slack": Case(sites=5, limit=500, slack=0.05, requests=150, weights=(1, 7, 30), losses=9, overtakes=9, kills=3),
 }
-ROLLING = {
-    "order": Case(
-        sites=3, limit=30, requests=99, weights=(1, 2, 7), queue=2, withdrawals=5, losses=5, repeats=5, overtakes=5
-    ),
-    "early asks": Case(sites=3, limit=300, requests=99, weights=(1, 2, 7), early_percent=50, queue=2, losses=5),
-    "holds": Case(sites=3, limit=30, requests=99, weights=(1, 1, 7), holds=50, queue=2, kills=3, timeouts=3),
-    "members": Case(
-        sites=5, limit=30, slack=0.1, requests=99, weights=(1, 7), holds=30, kills=2, leaves=2, ends=1, reconnects=3
-    ),
-}
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -293,21 +282,8 @@ def test_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
         walk(budget_world.World(FAULTY[name]), seed)
 
 
-@pytest.mark.parametrize("name", ROLLING)
-def test_random_runs_of_rolling_budgets_keep_every_promise(name: str) -> None:
-    for seed in range(6):
-        walk(RollingWorld(ROLLING[name]), seed, steps=250)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("name", FAULTY)
 def test_many_random_runs_on_a_faulty_network_keep_every_promise(name: str) -> None:
     for seed in range(20, 3000):
         walk(budget_world.World(FAULTY[name]), seed)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", ROLLING)
-def test_many_random_runs_of_rolling_budgets_keep_every_promise(name: str) -> None:
-    for seed in range(6, 1000):
-        walk(RollingWorld(ROLLING[name]), seed)

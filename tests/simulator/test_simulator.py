@@ -315,6 +315,8 @@ MUTANTS: list[tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = [
     (refilled_mutants.opens_closed_periods, "budgets with periods", 3),
     (refilled_mutants.frees_what_was_handed_over, "rolling budgets", 0),
     (refilled_mutants.is_handed_over_with_too_large_an_age, "rolling budgets", 26),
+    (refilled_mutants.keeps_what_it_hands_over, "rolling budgets", 0),
+    (refilled_mutants.frees_what_was_handed_over_at_a_restart, "rolling budgets", 3),
     (refilled_mutants.frees_what_was_saved, "rolling budgets", 6),
     (refilled_mutants.forgets_what_was_saved, "rolling budgets", 0),
 ]

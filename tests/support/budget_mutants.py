@@ -2,8 +2,7 @@
 
 from countless.core.budget.coordinator import BudgetCoordinator
 from countless.core.budget.holders import Holder
-from countless.core.budget.messages import Ask, Outbox, Pane, Quota
-from countless.core.budget.rolling import RollingSite
+from countless.core.budget.messages import Ask, Outbox, Quota
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 
@@ -30,14 +29,6 @@ class FreesRoomsOfSilentSites(BudgetCoordinator):
         return super().free + sum(map(self._holders.unspent, silent))
 
 
-class FreesWhatWasHandedOver(BudgetCoordinator):
-    """After a restart."""
-
-    def recover(self) -> Outbox:
-        self.gone = 0
-        return super().recover()
-
-
 class ChargesNoMoreThanIsHandedIn(BudgetCoordinator):
     """The file of the site may be an older one."""
 
@@ -47,19 +38,6 @@ class ChargesNoMoreThanIsHandedIn(BudgetCoordinator):
             with self._holders.changing(holder):
                 holder.spent = min(holder.spent, units)
         return super().leave(site_id, units)
-
-
-class HandsOverTooOldPanes(RollingSite):
-    def _hand_over(self) -> tuple[Pane, ...]:
-        return tuple(pane._replace(age=pane.age + self.length / 2) for pane in super()._hand_over())
-
-
-class KeepsWhatItHandsOver(RollingSite):
-    def resend(self) -> Ask:
-        before = self.handed_over
-        ask = super().resend()
-        self.limit += self.handed_over - before
-        return ask
 
 
 # Order

@@ -7,7 +7,8 @@ import pytest
 from countless.client.budgets.budget import BudgetPart
 from countless.client.budgets.local_budget import LocalBudget
 from countless.client.budgets.local_periods import LocalPeriods, UpItem
-from countless.core.budget.messages import Pane, Quota
+from countless.core.budget.coordinator import BudgetCoordinator
+from countless.core.budget.messages import Ask, Outbox, Pane, Quota
 from countless.core.budget.rolling import RollingSite
 from countless.core.periods.site import SitePeriods
 from countless.server.kinds.budget_periods import BudgetPeriod, BudgetPeriods
@@ -76,6 +77,27 @@ def is_handed_over_with_too_large_an_age(patch: pytest.MonkeyPatch) -> None:
         return tuple(Pane(age + ROLLING_S / 4, units) for age, units in original(self))
 
     patch.setattr(RollingSite, "_hand_over", hand_over)
+
+
+def keeps_what_it_hands_over(patch: pytest.MonkeyPatch) -> None:
+    original = RollingSite.resend
+
+    def resend(self: RollingSite) -> Ask:
+        before, ask = self.handed_over, original(self)
+        self.limit += self.handed_over - before
+        return ask
+
+    patch.setattr(RollingSite, "resend", resend)
+
+
+def frees_what_was_handed_over_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    original = BudgetCoordinator.recover
+
+    def recover(self: BudgetCoordinator) -> Outbox:
+        self.gone = 0
+        return original(self)
+
+    patch.setattr(BudgetCoordinator, "recover", recover)
 
 
 def frees_what_was_saved(patch: pytest.MonkeyPatch) -> None:
