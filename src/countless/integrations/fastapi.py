@@ -23,6 +23,8 @@ from countless.limiting.responses import PROBLEMS
 class Limited:
     """A dependency of FastAPI that takes units of a budget for each request, and answers 429 if none are left.
 
+    It doesn't reach mounted applications. A route that returns a `Response` of its own has no `RateLimit` fields.
+
     Args:
         budget: Name of the budget. Fields in it are parameters of the path, or `{key}`.
         client: From `connect`. None: `default_client()`.

@@ -65,7 +65,7 @@ async def create_budget(request: Request) -> Response:
     """
     server, new = _server(request), await read_body(request, NewBudget)
     if new.name in server.budgets.by_name:
-        return error(f"there is a budget {new.name!r} already", 409)
+        return error(f"there is a budget {new.name!r} already: change it, or delete it first", 409)
     budget = server.budgets.create(new.name, BudgetRule(**new.rule()))
     await server.require_saved()
     return json(_status(server, budget), 201)
