@@ -184,6 +184,8 @@ def test_forgotten_site_stays_charged_with_its_limit_if_it_was_given_up() -> Non
     assert coordinator.usage == (10, 2, 5, 3, BudgetState.OPEN)
     assert coordinator.saved_state == PersistentBudget(10, gone=2, lost=3)
     assert BudgetCoordinator(B, 1, saved_state=coordinator.saved_state).usage == coordinator.usage
+    coordinator.reset()  # what was lost may be spent later
+    assert coordinator.usage == (10, 0, 3, 3, BudgetState.OPEN)
 
 
 def test_reconnected_site_is_told_its_refusal_again() -> None:
