@@ -6,6 +6,7 @@ With a fresh seed a true law is rejected with probability at most 1e-3; the seed
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import product
 from math import exp
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from countless.planning.partial_dp.planner import plan_partial_dp
 from countless.privacy.noise import Noise, RandomSourceNoise
 from countless.privacy.thresholds import PhasedCounter, PhasedShape, PrivateThreshold
 from countless.randomness import SeededRandom
-from countless_lab.audit.defects import DEFECTS, UNSEEN
+from countless_lab.audit.defects import DEFECTS, UNSEEN, Sums
 from countless_lab.audit.empirical_audit import audit_empirically
 from countless_lab.audit.exact_audit import likelihood
 from countless_lab.audit.inputs import CrossingCounter, Deviation, replay
@@ -143,6 +144,32 @@ def test_noise_audit_rejects_seeded_defects(name: str) -> None:
     """On small rounds, to be quick; `python -m bench audit` measures at the default size."""
     finding = audit_noise(get_mechanism(name, SHAPE), 400, SeededRandom(1))
     assert finding.violated, finding.witness
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"),
+    [
+        ("sign-tells-parity", "side and parity of the count of the phase"),
+        ("sign-tells-the-value-before", "side and parity of the value that is public"),
+        ("size-tells-the-sum", "size and parity of the sum,"),
+        ("one-noise-for-equal-sums", "with the same sum"),
+    ],
+)
+def test_noise_of_a_seeded_defect_has_the_law_but_for_what_is_meant(name: str, seen: str) -> None:
+    """Otherwise its power says nothing: noise whose law is wrong by mistake is seen sooner."""
+    assert seen in audit_noise(get_mechanism(name, SHAPE), 400, SeededRandom(1)).witness
+
+
+def test_seeded_defect_that_changes_nothing_is_the_correct_mechanism() -> None:
+    def correct(shape: PhasedShape, noise: Noise) -> PhasedCounter:
+        noise.laplace(Fraction(10**9))  # as `Sums` does first
+        return PhasedCounter(shape, noise)
+
+    for shape, seed in product((SHAPE, LOW), range(20)):
+        one, other = (build(shape, RandomSourceNoise(SeededRandom(seed))) for build in (Sums, correct))
+        while not other.finished:
+            assert one.crossing() is other.crossing()
+        assert one.released == other.released
 
 
 def test_power_of_every_seeded_defect_is_on_the_page() -> None:

@@ -16,10 +16,10 @@ NARROW = "noise-1.25-too-small"
 
 
 class Sums(PhasedCounter):
-    """With the exact sums, for defects."""
+    """With the exact sums, for defects: `altered` changes what is published, `node_noise` the noise behind it."""
 
     def __init__(self, shape: PhasedShape, noise: Noise) -> None:
-        self.exact = [0]
+        self.exact, self._drawn = [0], [0]  # for each release, and before the first
         self.counts: list[int] = []
         self.chance = SeededRandom(noise.laplace(Fraction(10**9)))  # a source of its own for each round
         super().__init__(shape, noise)
@@ -31,19 +31,25 @@ class Sums(PhasedCounter):
             self.counts.append(count)
         if len(self.released) > before:
             self.exact.append(self.exact[-1] + count)
+            self._drawn.append(self.released[-1])
             self.released[-1] = self.altered(self.released[-1])
         return ended
 
     def altered(self, value: int) -> int:
         """The value to publish in the place of the newest release."""
-        return value
-
-    def node_noise(self, value: int) -> int:
-        """The noise of the newest node, if `value` is released."""
         number = len(self.released)
         start = number - (number & -number)
-        base = self.released[start - 1] if start else 0
-        return value - base - (self.exact[number] - self.exact[start])
+        noise = value - self._drawn[start] - self.node_sum
+        return (self.released[start - 1] if start else 0) + self.node_sum + self.node_noise(noise)
+
+    @property
+    def node_sum(self) -> int:
+        number = len(self.released)
+        return self.exact[number] - self.exact[number - (number & -number)]
+
+    def node_noise(self, noise: int) -> int:
+        """The noise in the place of the one that was drawn for the newest node."""
+        return noise
 
 
 class OneExactRelease(Sums):
@@ -69,16 +75,15 @@ class OneExactThreshold(Sums):
 class SignTellsParity(Sums):
     """A noise of each node whose sign says whether the count of the phase is odd."""
 
-    def altered(self, value: int) -> int:
-        noise = self.node_noise(value)
-        return value - noise + (-abs(noise) if self.counts[-1] % 2 else abs(noise))
+    def node_noise(self, noise: int) -> int:
+        return -abs(noise) if self.counts[-1] % 2 else abs(noise)
 
 
 class EvenFromTheFifth(Sums):
     """Even noise of every node from the fifth release on."""
 
-    def altered(self, value: int) -> int:
-        return value + self.node_noise(value) % 2 if len(self.released) >= 5 else value
+    def node_noise(self, noise: int) -> int:
+        return noise + noise % 2 if len(self.released) >= 5 else noise
 
 
 class LastDigit(Sums):
@@ -96,8 +101,8 @@ class QuietAfterALongPhase(Sums):
         if self.long():
             self._threshold = PrivateThreshold(self.shape.threshold, Fraction(0), self._noise)
 
-    def altered(self, value: int) -> int:
-        return value - self.node_noise(value) if self.long() else value
+    def node_noise(self, noise: int) -> int:
+        return 0 if self.long() else noise
 
     def long(self) -> bool:
         return bool(self.counts) and self.counts[-1] >= self.shape.threshold + 4 * self.shape.threshold_scale
@@ -168,16 +173,15 @@ def paired(shape: PhasedShape, noise: Noise) -> PhasedCounter:
 class RemainderOfTheCount(Sums):
     """A noise of each node with the remainder of the count of the phase modulo 9."""
 
-    def altered(self, value: int) -> int:
-        return value - (self.node_noise(value) - self.counts[-1] + 4) % 9 + 4
+    def node_noise(self, noise: int) -> int:
+        return noise - (noise - self.counts[-1] + 4) % 9 + 4
 
 
 class SignTellsAHash(Sums):
     """A noise of each node whose sign is a bit of a hash of the count of the phase."""
 
-    def altered(self, value: int) -> int:
-        noise = self.node_noise(value)
-        return value - noise + (-abs(noise) if SeededRandom(self.counts[-1]).randbelow(2) else abs(noise))
+    def node_noise(self, noise: int) -> int:
+        return -abs(noise) if SeededRandom(self.counts[-1]).randbelow(2) else abs(noise)
 
 
 class NoisyLeaves(BinaryMechanism):
@@ -208,6 +212,31 @@ class FreshForEachRelease(Sums):
         return self.exact[-1] + self._noise.laplace(self.shape.tree_scale)
 
 
+class SignTellsTheValueBefore(Sums):
+    """A noise of each node but the first whose sign says whether the value released before is odd."""
+
+    def node_noise(self, noise: int) -> int:
+        if len(self.released) == 1:
+            return noise
+        return -abs(noise) if self.released[-2] % 2 else abs(noise)
+
+
+class SizeTellsTheSum(Sums):
+    """The smaller one of two noises for each node where the exact sum is even, otherwise the larger one."""
+
+    def node_noise(self, noise: int) -> int:
+        return sorted((noise, self._noise.laplace(self.shape.tree_scale)), key=abs)[self.exact[-1] % 2]
+
+
+class OneNoiseForEqualSums(Sums):
+    """The same noise for all nodes of a round with the same sum."""
+
+    def node_noise(self, noise: int) -> int:
+        if len(self.released) == 1:
+            self._noises: dict[int, int] = {}
+        return self._noises.setdefault(self.node_sum, noise)
+
+
 def too_small(factor: Fraction) -> Callable[[PhasedShape, Noise], PhasedCounter]:
     """Scales that are all too small by this factor."""
 
@@ -218,30 +247,34 @@ def too_small(factor: Fraction) -> Callable[[PhasedShape, Noise], PhasedCounter]
     return build
 
 
+class SignTellsAHashOfTheSum(Sums):
+    """A noise of each node whose sign is a bit of a hash of the exact sum."""
+
+    def node_noise(self, noise: int) -> int:
+        return -abs(noise) if SeededRandom(self.exact[-1]).randbelow(2) else abs(noise)
+
+
 class SignOfOneNode(Sums):
     """One noise of a release in each round, drawn by chance, whose sign says whether the count is odd."""
 
-    def altered(self, value: int) -> int:
+    def node_noise(self, noise: int) -> int:
         if not hasattr(self, "_chosen"):
             self._chosen = 1 + self.chance.randbelow(max(1, self.shape.phases - 1))
         if len(self.released) != self._chosen:
-            return value
-        noise = self.node_noise(value)
-        return value - noise + (-abs(noise) if self.counts[-1] % 2 else abs(noise))
+            return noise
+        return -abs(noise) if self.counts[-1] % 2 else abs(noise)
 
 
 class ThreeDependentNoises(Sums):
     """A noise of the seventh release whose sign is the product of those of the third and the fifth."""
 
-    def altered(self, value: int) -> int:
-        if len(self.released) == 7:
-            positive = [self._side[number] for number in (3, 5)]
-            noise = self.node_noise(value)
-            return value - noise + (abs(noise) if positive[0] == positive[1] else -abs(noise))
+    def node_noise(self, noise: int) -> int:
         if len(self.released) == 1:
-            self._side: dict[int, bool] = {}
-        self._side[len(self.released)] = self.node_noise(value) > 0
-        return value
+            self._sides: list[bool] = []
+        if len(self.released) == 7:
+            return abs(noise) if self._sides[2] == self._sides[4] else -abs(noise)
+        self._sides.append(noise > 0)
+        return noise
 
 
 DEFECTS: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
@@ -261,6 +294,9 @@ DEFECTS: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
     "sign-tells-a-hash": SignTellsAHash,
     "merges-noisy-nodes": MergesNoisyNodes,
     "fresh-noise-for-each-release": FreshForEachRelease,
+    "sign-tells-the-value-before": SignTellsTheValueBefore,
+    "size-tells-the-sum": SizeTellsTheSum,
+    "one-noise-for-equal-sums": OneNoiseForEqualSums,
     NARROW: too_small(Fraction(5, 4)),
     "noise-1.1-too-small": too_small(Fraction(11, 10)),
     "noise-1.02-too-small": too_small(Fraction(51, 50)),
@@ -268,4 +304,5 @@ DEFECTS: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
 UNSEEN: dict[str, Callable[[PhasedShape, Noise], PhasedCounter]] = {
     "sign-of-one-node": SignOfOneNode,
     "three-dependent-noises": ThreeDependentNoises,
+    "sign-tells-a-hash-of-the-sum": SignTellsAHashOfTheSum,
 }

@@ -88,6 +88,7 @@ def _statistics(played: PlayedRounds, rng: RandomSource) -> Iterator[Statistic]:
     if played.releases.columns:
         yield from _sums(played)
         yield from _parities(played)
+        yield from _equal_sums(played)
     yield from _after(played, np.random.default_rng(rng.randbelow(1 << 63)))
     yield from _pairs_of_one_round(played)
     yield from _two_rounds(played)
@@ -141,15 +142,30 @@ def _sums(played: PlayedRounds) -> Iterator[Statistic]:
 
 
 def _parities(played: PlayedRounds) -> Iterator[Statistic]:
-    """Side or parity of a noise, compared with that of a count which is known before it is drawn."""
-    releases, thresholds = played.releases, played.thresholds
-    counts = {"phase": played.counts[:, :-1], "sum": played.sums, "node": played.node_sums}
-    for kind in (releases, thresholds.part(1)):
+    """Side, size or parity of a noise, compared with the parity of a number that is known before it is drawn."""
+    releases, thresholds, released = played.releases, played.thresholds, played.sums + played.total_noise
+    counts = {"count of the phase": played.counts[:, :-1], "sum": played.sums, "sum of the node": played.node_sums}
+    before = np.concatenate([np.zeros_like(released[:, :1]), released[:, :-1]], axis=1)
+    for kind, public in ((releases, before), (thresholds.part(1), released)):
         even = played.as_uniform(kind.values % 2 == 0, kind.law.residue(0, 2)) < 0.5
-        for what, bit in (("side", kind.uniform < 0.5), ("parity", even)):
-            for count, numbers in counts.items():
+        middle = np.abs(kind.uniform - 0.5) < 0.25
+        for what, bit in (("side", kind.uniform < 0.5), ("size", middle), ("parity", even)):
+            for number, numbers in (counts | {"value that is public": public}).items():
                 same = bit ^ (numbers % 2 == 0)
-                yield from _columns(f"{kind.name}, {what} and parity of the {count}", same, 0.5)
+                yield from _columns(f"{kind.name}, {what} and parity of the {number}", same, 0.5)
+
+
+def _equal_sums(played: PlayedRounds) -> Iterator[Statistic]:
+    """Noises of nodes that are those of the last node before with the same sum."""
+    law, sums, values = played.releases.law, played.node_sums, played.releases.values
+    before, rows = np.zeros_like(values), np.arange(len(values))
+    known = np.zeros_like(values, dtype=bool)
+    for column in range(1, values.shape[1]):
+        equal = sums[:, column - 1 :: -1] == sums[:, column, None]
+        known[:, column] = equal.any(axis=1)
+        before[:, column] = values[rows, column - 1 - equal.argmax(axis=1)]
+    repeated = played.as_uniform(known & (values == before), np.where(known, law.pmfs(before), 0.0))
+    yield _count("noises of the last node with the same sum", repeated < law.pmf(0), law.pmf(0))
 
 
 def _after(played: PlayedRounds, random: np.random.Generator) -> Iterator[Statistic]:
