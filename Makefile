@@ -60,11 +60,14 @@ KIND ?= chaos
 chaos: setup
 	PYTHONPATH=tests $(BIN)/python -m support.$(KIND) --minutes $(MINUTES) --seed $(SEED)
 
-# The fault simulator: SEEDS seeds from FROM on, on all cores. A failure prints the command that repeats its seed.
+# The fault simulator: SEEDS seeds from FROM on, on all cores, then a tenth of them with each profile that seeds do not
+# choose. A failure prints the command that repeats its seed.
 FROM ?= 0
 SEEDS ?= 100000
 seeds: setup
 	$(BIN)/python -m simulator --seeds $(FROM):$$(($(FROM) + $(SEEDS)))
+	$(BIN)/python -m simulator --seeds $(FROM):$$(($(FROM) + $(SEEDS) / 10)) --profile 'rolling budgets'
+	$(BIN)/python -m simulator --seeds $(FROM):$$(($(FROM) + $(SEEDS) / 10)) --profile 'budgets with periods'
 
 # The demo needs a server and no more: it starts from a short lock file, in seconds.
 .venv/server: requirements/server.txt | $(BIN)/python

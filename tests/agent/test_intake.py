@@ -107,9 +107,10 @@ def test_names_too_long_are_dropped_and_not_kept() -> None:
 
 def test_first_dropped_line_of_each_reason_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     _, intake = new_intake()
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, "countless.agent"):
         intake.datagrams([b"x:-1|c\nx:-2|c\nlevel:1|g", b"x:-3|c\njunk"])
-    assert sorted(record.message.partition(" line=")[0] for record in caplog.records) == [
+    dropped = [record.message for record in caplog.records if record.name == "countless.agent"]
+    assert sorted(message.partition(" line=")[0] for message in dropped) == [
         "line dropped: reason=malformed",
         "line dropped: reason=negative",
     ]
