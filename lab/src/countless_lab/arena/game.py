@@ -176,6 +176,10 @@ class Game:
             self._view._after(site, events, self.subject.estimate)
         self.referee.judge(self.subject.estimate, self._view.total)
 
+    @property
+    def total(self) -> int:
+        return self._view.total
+
     def play(self, events: int) -> None:
         view = self._view
         view.horizon = events
@@ -217,4 +221,4 @@ class Game:
         referee, subject = self.referee, self.subject
         errors = (referee.worst, referee.over, referee.under, referee.violated_at)
         randomised = getattr(subject, "randomised", True)
-        return Score(seed, self._view.total, *errors, subject.sent, subject.round, randomised)
+        return Score(seed, self.total, *errors, subject.sent, subject.round, randomised)

@@ -58,9 +58,9 @@ def track(adversary: Adversary, sites: int, alpha: float, events: int, seed: int
 
 
 def _band(name: str, game: Game) -> Band:
-    score = game.score(0)
-    broken = score.violated_at is not None
-    return Band(name, game.subject.estimate, score.events, score.messages, score.over, score.under, broken)
+    subject, referee = game.subject, game.referee
+    broken = referee.violated_at is not None
+    return Band(name, subject.estimate, game.total, subject.sent, referee.over, referee.under, broken)
 
 
 class Bill(NamedTuple):
