@@ -141,7 +141,7 @@ class BudgetPart(Spendable):
 
     def take(self, n: int = 1, wait: float = WAIT_S) -> Decision:
         try:
-            if n is _ONE and wait >= 0:
+            if n is _ONE and wait >= 0.0:  # not 0: comparing two types makes take() a fifth slower
                 ends_at = self._ends_at
                 if (ends_at is None or self._clock() < ends_at) and next(self._local.units, None) is not None:
                     return ALLOWED
