@@ -127,6 +127,7 @@ async def test_async_twins_expire_too() -> None:
     recording.now += 1
     with pytest.raises(HoldExpired):
         slot.release()
+    assert used(recording) == (50, 0)  # a slot of units that are spent ends as any hold
 
 
 @pytest.mark.parametrize("expires_in", [0, -1, nan, -inf, "5", True, [5]])

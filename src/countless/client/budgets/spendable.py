@@ -45,14 +45,14 @@ class Spendable(ABC):
         return request.hold(Hold, n, expires_in)
 
     def acquire(self, n: int = 1, wait: float = WAIT_S, expires_in: float = inf) -> Slot:
-        """Hold `n` units while something runs, as a limit on what runs at the same time. None is spent.
+        """Hold `n` units while something runs, as a limit on what runs at the same time.
 
         Raises `LimitExceeded`, `Starved` or `Unreachable`.
 
         Args:
             n: Units.
             wait: Seconds to wait, at most, even while all units are in use.
-            expires_in: Seconds until the units are returned, even if the work still runs.
+            expires_in: Seconds until it ends as any `Hold`, even if the work still runs.
         """
         require_expires_in(expires_in)
         request = UntilUnitsReturn(self._request(n, hold=True))

@@ -12,7 +12,8 @@ from countless.errors import HoldExpired
 class Hold:
     """Reserved units. A context manager: leaving it settles all units as used, an exception settles none.
 
-    Not settled within `expires_in` seconds, all units count as spent. None: it never expires.
+    Not settled within `expires_in` seconds, all units count as spent; those of jobs at once are free. None: it never
+    expires.
     """
 
     __slots__ = ("_settle", "_settled", "expires_in", "units")
@@ -48,10 +49,7 @@ class Hold:
 
 
 class Slot(Hold):
-    """Units that are in use, of which none is spent. A context manager: leaving it returns them.
-
-    If it expires, they are returned while the work may still be running.
-    """
+    """Units that are in use. A context manager: leaving it returns them. If it expires, it ends as any `Hold`."""
 
     __slots__ = ()
 
