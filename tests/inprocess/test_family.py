@@ -13,6 +13,7 @@ import countless
 from countless.core.answer import State
 from countless.core.family.rule import CertainSteps
 from countless.errors import InvalidParameter, NoWindows
+from countless.inprocess.budget import Budget
 from countless.inprocess.family import Family
 from countless_lab.simulation.labels import zipf_labels
 
@@ -20,6 +21,21 @@ START = 1_763_002_800.0  # the beginning of an hour
 EVENTS = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from("abcdef"), st.sampled_from([0, 1, 1, 2, 9, 100])), max_size=150
 )
+
+
+class Double(float):
+    """A number whose `repr` is not that of a double, as numpy's."""
+
+    def __repr__(self) -> str:
+        return f"Double({super().__repr__()})"
+
+
+def test_numbers_of_other_libraries_are_read_as_decimals() -> None:
+    family = Family(sites=1, epsilon=Double(0.25))
+    family.site(0).add("a", 7)
+    family.site(0).add("b", 93)
+    assert [each.label for each in family.top(Double(0.07)).labels] == ["b", "a"]
+    assert Budget(limit=100, sites=1, slack=Double(0.07)).site(0).take(93)
 
 
 @given(EVENTS, st.sampled_from([0.02, 0.1, 0.3, 0.49]), st.lists(st.integers(0, 150), max_size=6))

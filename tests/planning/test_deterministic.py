@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from countless.core.parameters import exact_fraction
 from countless.planning.deterministic import plan_deterministic
-from countless.planning.plan import Plan, exact_fraction
+from countless.planning.plan import Plan
 
 alphas = st.floats(1e-4, 0.49)
 

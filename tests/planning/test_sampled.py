@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from countless.core.parameters import exact_fraction
 from countless.errors import InvalidParameter
-from countless.planning.plan import Plan, exact_fraction
+from countless.planning.plan import Plan
 from countless.planning.sampled import (
     LIMIT,
     TIERS,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from countless.core.parameters import exact_fraction
 from countless.errors import InvalidParameter
 from countless.planning.oblivious import LATTICE, Horizon, ObliviousPlan, SiteError, allowance, plan_lattice
-from countless.planning.plan import Plan, exact_fraction
+from countless.planning.plan import Plan
 from countless_lab.confidence import quantile
 from countless_lab.planning.blocks import BLOCKS, plan_blocks
 from countless_lab.planning.hyz import HYZ, plan_hyz

@@ -135,10 +135,10 @@ MUTANTS = {
         "sums", "C86 sum", service_sums, "summed", "sum(each.lower for", "sum(each.estimate for", 40
     ),
     "lists only what is certain": Mutant(
-        "sums", "C86 missing", service_sums, "top_answer", "if each.upper > 0 and each.upper", "if each.lower", 40
+        "sums", "C86 missing", service_sums, "top_answer", "if each.upper >= least", "if each.lower >= least", 40
     ),
     "lists parts of half the share": Mutant(
-        "sums", "C86 listed", service_sums, "top_answer", ">= share * total.lower", ">= share * total.lower / 2", 40
+        "sums", "C86 listed", service_sums, "top_answer", "least_with(share, total", "least_with(share / 2, total", 40
     ),
     "shares of a hundredth": Mutant(
         "budgets", "C52", BudgetCoordinator, "_current_share", "(100 * holders)", "(10000 * holders)", 400

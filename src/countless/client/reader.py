@@ -73,7 +73,7 @@ class Reader:
             raise InvalidParameter("share", share, "a number above 0, at most 1, such as 0.02")
         query = {"window": window, "rolling": rolling}
         given = {name: value for name, value in query.items() if value is not None}
-        return parse_top(self._api.top(counter, share=repr(share), **given))
+        return parse_top(self._api.top(counter, share=repr(float(share)), **given))
 
     def quantile(self, distribution: str, *shares: float, window: str | None = None) -> Quantiles:
         """Read quantiles of a distribution.
@@ -86,7 +86,7 @@ class Reader:
         for share in shares:
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
                 raise InvalidParameter("shares", share, "numbers from 0 to 1, such as 0.99")
-        return parse_quantiles(self._api.quantiles(distribution, *map(repr, shares), window=window))
+        return parse_quantiles(self._api.quantiles(distribution, *map(repr, map(float, shares)), window=window))
 
     def rate(self, counter: str, over: str = "5m") -> Rate:
         """Read the events per second, on average over the last `5m`, `1h` ..., of any counter."""

@@ -10,11 +10,11 @@ edge of a window, would all report in the same second, again and again.
 """
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 from countless.core.answer import midpoint
 from countless.core.estimator import Effect, Estimator, RoundContext, RoundSetup
 from countless.core.ledger import Entry
+from countless.core.parameters import exact_fraction
 from countless.core.triggers import OffsetMultiple, Trigger
 
 NAME = "floor"
@@ -30,7 +30,7 @@ class BelowFloor(Estimator):
     def __init__(self, step: int, slots: int, alpha: float, floor: int) -> None:
         self._step, self._slots = step, slots
         self._hidden = step - 1  # what a site may have counted beyond its last report
-        self._part, self._unit = Fraction(repr(alpha)).as_integer_ratio()
+        self._part, self._unit = exact_fraction(alpha).as_integer_ratio()
         self._floor = floor
         self._least = self._most = 0
 
@@ -71,7 +71,7 @@ def open_below_floor(context: RoundContext, floor: int) -> RoundSetup | None:
     """None if the total has reached the floor, or if sites may not keep anything to themselves."""
     if context.total >= floor:
         return None
-    alpha = Fraction(repr(context.alpha))
+    alpha = exact_fraction(context.alpha)
     slots = context.slots
     step = int(2 * alpha * floor / slots) + 1
     return None if step == 1 else RoundSetup(NAME, BelowFloor(step, slots, context.alpha, floor), slots)

@@ -1,5 +1,8 @@
 """The values that parameters may have: the same rule in the library, the service and the lab."""
 
+from fractions import Fraction
+from functools import lru_cache
+
 from countless.errors import InvalidParameter, ProtocolError
 
 # Below these the formulas of the plans leave the range of doubles.
@@ -15,6 +18,16 @@ def require_alpha(alpha: object, minimum: float = MIN_ALPHA) -> None:
 def require_probability(parameter: str, value: object, minimum: float = MIN_PROBABILITY) -> None:
     """Raise InvalidParameter unless `value` (delta, eta) is a number below 1 and at least `minimum`."""
     _require(parameter, value, minimum, 1.0, "1")
+
+
+@lru_cache(maxsize=256)
+def exact_fraction(number: float) -> Fraction:
+    """`number` as the decimal that was written: 0.01 is 1/100, not the double next to it.
+
+    >>> exact_fraction(0.07) * 100, 0.07 * 100
+    (Fraction(7, 1), 7.000000000000001)
+    """
+    return Fraction(repr(float(number)))
 
 
 def require_integer(parameter: str, value: object, minimum: int, maximum: int | None = None) -> None:

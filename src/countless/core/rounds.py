@@ -17,6 +17,7 @@ from countless.core.estimator import Effect, ExactSum, KeepRound, RoundContext, 
 from countless.core.floor import open_below_floor
 from countless.core.ledger import Entry, Ledger
 from countless.core.messages import DownMessage, Outbox, SetTrigger, SiteId, Snapshot, StartRound
+from countless.core.parameters import exact_fraction
 from countless.core.random_source import RandomSource
 from countless.core.site_states import (
     AWAITING_SNAPSHOT,
@@ -143,7 +144,7 @@ class Rounds:
     @property
     def _least_total(self) -> int:
         """The least total that the published estimate allows."""
-        published, alpha = Fraction(self.published), Fraction(repr(self.alpha))
+        published, alpha = Fraction(self.published), exact_fraction(self.alpha)
         least = published / (1 + alpha)
         return ceil(min(least, published - alpha * self.floor) if self.floor else least)
 

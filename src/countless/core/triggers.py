@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from countless.core.binomial import binomial
-from countless.core.parameters import require_alpha, require_integer
+from countless.core.parameters import exact_fraction, require_alpha, require_integer
 from countless.core.random_source import RandomSource
 from countless.errors import InvalidParameter
 
@@ -75,7 +75,7 @@ class GeometricGrowth:
         require_integer("extra", self.extra, 0)
         if isinstance(self.phase, bool) or not isinstance(self.phase, int) or not 0 <= self.phase < PHASES:
             raise InvalidParameter("phase", self.phase, f"an integer from 0 to {PHASES - 1}")
-        ratio = Fraction(repr(self.alpha))
+        ratio = exact_fraction(self.alpha)
         object.__setattr__(self, "_up", ratio.denominator + ratio.numerator)
         object.__setattr__(self, "_down", ratio.denominator - ratio.numerator)
 

@@ -6,11 +6,9 @@ error, in steps, that the proof lets the round have.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
-from functools import lru_cache
 from typing import Protocol
 
-from countless.core.parameters import require_alpha, require_probability
+from countless.core.parameters import exact_fraction, require_alpha, require_probability
 from countless.errors import InvalidParameter
 
 MAX_SITES = 10_000_000  # beyond, planning takes too long
@@ -71,12 +69,6 @@ class RoundPlan(Plan, Protocol):
     @property
     def messages_per_round(self) -> float:
         """Expected messages of a round, with a synchronisation of two messages for each of the plan's sites."""
-
-
-@lru_cache(maxsize=256)
-def exact_fraction(alpha: float) -> Fraction:
-    """`alpha` as the decimal the user wrote: 0.01 is 1/100, not the binary float next to it."""
-    return Fraction(repr(float(alpha)))
 
 
 def step_within(alpha: float, allowance: float, total: int) -> int:

@@ -18,6 +18,7 @@ from math import sqrt
 from countless.core.answer import midpoint
 from countless.core.estimator import Effect, Estimator, KeepRound, RoundContext, RoundSetup, Scheme
 from countless.core.ledger import Entry
+from countless.core.parameters import exact_fraction
 from countless.core.random_source import RandomSource
 from countless.core.triggers import PHASES, GeometricGrowth, Trigger
 from countless.planning.deterministic import plan_deterministic
@@ -77,7 +78,7 @@ class DeterministicEstimator(Estimator):
         self._alpha = alpha
         self._growth = self._plain.growth
         self._allowed_per_event = float(self._growth)
-        part, self._unit = Fraction(repr(alpha)).as_integer_ratio()
+        part, self._unit = exact_fraction(alpha).as_integer_ratio()
         self._down, self._up = self._unit - part, self._unit + part
         self._least = self._most = 0
         self._pool = 0  # lent and not borrowed: never below 0

@@ -10,11 +10,12 @@ from math import ceil
 from typing import Generic, TypeVar
 
 from countless.core.estimator import Estimator, ExactSum, KeepRound, RoundContext, RoundSetup, Scheme
+from countless.core.parameters import exact_fraction
 from countless.core.random_source import RandomSource
 from countless.errors import PlanError
 from countless.planning.cache import PlanCache
 from countless.planning.failure_budget import round_eta
-from countless.planning.plan import RoundPlan, exact_fraction, least_total
+from countless.planning.plan import RoundPlan, least_total
 from countless.schemes.deterministic import DeterministicEstimator
 
 P = TypeVar("P", bound=RoundPlan)

@@ -10,11 +10,13 @@ import pytest
 from countless.core.answer import State
 from countless.core.messages import Report
 from countless.core.periods.rolling import count_since
+from countless.server.http.answers.increases import increases_of
 from countless.server.http.history import history
 from countless.server.http.history.history import Recorder
+from countless.server.http.history.parts import by_counter
 from countless.server.http.history.series import MAX_POINTS, TimeSeries
 from countless.wire.frames import Join
-from support.published import ALPHA, Published
+from support.published import ALPHA, Published, Recording
 from support.site_server import FakeConnection, SiteServerHarness, site_server
 
 
@@ -70,6 +72,40 @@ async def test_counter_created_again_under_its_name_has_a_new_history(events: in
         await harness.send(session, connection, Join("hits", 0, events))  # before the next record
         recorder.tick()
         assert [row[1] for row in recorder.for_counter(harness.server.counter("hits")).points] == [events]
+
+
+@pytest.mark.parametrize("left", ["older", "younger"])
+async def test_sum_has_a_new_history_when_one_of_its_series_is_deleted(left: str) -> None:
+    """Its total falls, and events of the others are not to be missed until it is as large again."""
+    names = ['hits{route="/a"}', 'hits{route="/b"}']
+    kept, deleted = names if left == "older" else names[::-1]
+    clock = 1_800_000_000.0
+    async with site_server(scheme="exact", wall_clock=lambda: clock) as harness:
+        recorder = Recorder(harness.server, clock=lambda: clock, steady=lambda: clock)
+        session, connection = await harness.connect("web")
+        for name in names:
+            await harness.send(session, connection, Join(name, 0, 100))
+            clock += 1
+        recorder.tick()
+        harness.server.delete(deleted)
+        for events in range(2, 123, 2):
+            clock += 1
+            await harness.send(session, connection, Report(kept, 0, 100 + events, events))
+            recorder.tick()
+        hits = by_counter(harness.server.by_name)["hits"]
+        rate = increases_of(hits, recorder.for_counter(hits)).rate()
+        assert (rate["over"], rate["lower"], rate["upper"]) == (60, 2.0, 2.0)
+
+
+def test_rolling_counts_of_totals_that_are_no_doubles_are_between_their_bounds() -> None:
+    recording = Recording(1e9)
+    for second in range(20):
+        recording.time = 1e9 + second
+        recording.counter.publish(2**53 + 3 * second, State.EXACT)
+        records = recording.history.records()
+        for ago in range(second):
+            count = count_since(records, recording.time - ago)
+            assert count.lower <= 3 * ago <= count.upper, (second, ago)
 
 
 async def test_history_of_a_new_counter_begins_with_zero_when_it_was_created() -> None:

@@ -172,6 +172,13 @@ def test_read_scope_sees_the_answer_and_no_more(local: TestClient) -> None:
         assert {"round", "sites", "messages", "bytes", "messages_to_double"} < set(watched)
 
 
+def test_family_has_no_operator_view(local: TestClient) -> None:
+    local.post("/api/v1/counters", json={"name": "uses", "family": True, "per": "day"})
+    response = local.get("/api/v1/operator/uses")
+    assert response.status_code == 400
+    assert "'uses' is a family" in response.json()["error"]
+
+
 def test_failed_background_task_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = Event()
 

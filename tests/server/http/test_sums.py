@@ -188,6 +188,13 @@ def test_routes_answer_for_the_sum_and_the_top(local: TestClient) -> None:
     ]
 
 
+def test_share_is_the_decimal_that_was_written() -> None:
+    """0.07 * 100 is more than 7 in doubles."""
+    for percent in range(1, 101):
+        parts = [PublicAnswer(name, n, n, n, State.EXACT, "") for name, n in ((A, percent), (B, 100 - percent))]
+        assert A in {row.counter for row in top_answer("hits", parts, percent / 100).series}
+
+
 @pytest.mark.parametrize("share", ["0", "1.5", "-1", "nan", "many", ""])
 def test_share_out_of_range_is_a_400(local: TestClient, share: str) -> None:
     local.post("/api/v1/counters", json={"name": "hits"})

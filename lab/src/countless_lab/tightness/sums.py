@@ -9,6 +9,7 @@ from countless import Tracker
 from countless.agent.intake import Intake
 from countless.agent.statsd import SCALE
 from countless.core.answer import whole
+from countless.core.parameters import exact_fraction
 from countless.server.http.answers import sums as service
 from countless.server.http.api.schemas import PublicAnswer
 from countless_lab.tightness.search import Group, Ratios, Row, Run
@@ -93,7 +94,7 @@ class World:
         self._note("C44", off / (Fraction(1, 2) + Fraction(self.sampled[name], 2 * SCALE)))
 
     def check_sums(self) -> None:
-        alpha = Fraction(repr(self.setting.alpha))
+        alpha = exact_fraction(self.setting.alpha)
         truth = {f"part {number}": part.total for number, part in enumerate(self.parts)}
         total = sum(truth.values())
         answers = [self._answer(name, part) for name, part in zip(truth, self.parts, strict=True)]
@@ -109,7 +110,7 @@ class World:
             if share <= 0:
                 continue
             listed = {row.counter for row in service.top_answer("sum", answers, share).series}
-            asked = Fraction(share)
+            asked = exact_fraction(share)
             self.ratios["C86 missing"] += any(n >= asked * total and name not in listed for name, n in truth.items())
             least = asked * ((1 - alpha) / (1 + alpha)) ** 2 * total
             for name in listed:

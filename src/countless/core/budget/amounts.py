@@ -1,7 +1,6 @@
 """Accepted amounts, limits and slacks: the same rule in the library, the service and the lab."""
 
-from fractions import Fraction
-
+from countless.core.parameters import exact_fraction
 from countless.errors import InvalidParameter
 
 MAX_AMOUNT = 1 << 62  # every sum of a budget stays within 63 bits
@@ -22,4 +21,4 @@ def require_slack(slack: object) -> None:
 
 def slack_units(slack: float, limit: int) -> int:
     """The whole units in `slack * limit`, for the decimal number that `slack` was written as."""
-    return int(Fraction(repr(slack)) * limit)
+    return int(exact_fraction(slack) * limit)

@@ -1,12 +1,12 @@
 """Answers of a family: intervals for labels and for the total, and the labels above a share of the total."""
 
 from collections.abc import Callable, Iterable, Mapping
-from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
 
 from countless.core.answer import State, worst_state
 from countless.core.family.messages import OVERFLOW, Steps
+from countless.core.parameters import exact_fraction
 from countless.errors import InvalidParameter
 
 
@@ -92,6 +92,11 @@ def interval(label: str | None, known: int, held_back: int, overflow: int = 0) -
     return LabelCount(label, known + held_back / 2 if held_back else known, known, known + held_back + overflow)
 
 
+def least_with(share: float, total: int) -> int:
+    """The least count that is not 0 and has this share of a total."""
+    return max(1, ceil(exact_fraction(share) * total))
+
+
 def top_of(
     share: float,
     counts: Mapping[str, int],
@@ -106,7 +111,7 @@ def top_of(
     """
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
         raise InvalidParameter("share", share, "a number from 0 to 1, 0 excluded")
-    least = max(1, ceil(Fraction(repr(share)) * total.lower))
+    least = least_with(share, total.lower)
     listed = [label for label, known in counts.items() if label and known + unseen >= least]
     if most is not None and len(listed) > most:
         raise InvalidParameter("share", share, f"larger: {len(listed)} labels may have it, and {most} can be listed")

@@ -2,13 +2,13 @@
 
 from bisect import bisect, bisect_left
 from collections.abc import Mapping
-from fractions import Fraction
 from itertools import accumulate
 from math import ceil, inf, isfinite, log
 from typing import NamedTuple
 
 from countless.core.family.messages import OVERFLOW, Totals, UpMessage
 from countless.core.family.site import NO_MESSAGES, FamilySite
+from countless.core.parameters import exact_fraction
 from countless.errors import InvalidParameter
 
 ZERO = "zero"  # the bucket of values below the least one
@@ -147,7 +147,7 @@ class Ranks:
         if not self._known:
             return None
         known, held_back, edges = self._known, self._held_back, self._buckets.edges
-        share = Fraction(repr(float(q)))
+        share = exact_fraction(q)
         highest = ceil(share * (known + held_back))  # of the ranks that it may have
         lowest = highest - held_back  # if all that is held back is below it
         lower = 0.0 if held_back and lowest <= 0 else edges(self._at(lowest))[0]

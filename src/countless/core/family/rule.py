@@ -11,6 +11,7 @@ from fractions import Fraction
 from countless.core.family.distribution import Buckets, BucketSite
 from countless.core.family.messages import Steps
 from countless.core.family.site import LABEL_CAP, FamilySite
+from countless.core.parameters import exact_fraction
 from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter
 
@@ -46,7 +47,7 @@ class CertainSteps:
         self, epsilon: float, label_share: Fraction = LABEL_SHARE, total_share: Fraction = TOTAL_SHARE
     ) -> None:
         require_epsilon(epsilon)
-        exact = Fraction(repr(epsilon))
+        exact = exact_fraction(epsilon)
         self.shares = label_share * exact, total_share * exact
 
     def steps(self, known: int, sites: int) -> Steps:

@@ -13,9 +13,10 @@ from itertools import accumulate
 from math import inf, log1p
 
 from countless.core.answer import midpoint
+from countless.core.parameters import exact_fraction
 from countless.errors import InvalidParameter, PlanError
 from countless.planning.dithered.ordered_volume import OrderedVolume
-from countless.planning.plan import Cause, exact_fraction, step_within
+from countless.planning.plan import Cause, step_within
 
 MIN_STEP = 2
 # Drawn thresholds are trusted to this part of a step; finer digits are drawn anew. Every slack is larger by this much.

@@ -278,7 +278,7 @@ OPERATIONS = (
         error_statuses=(400, 404),
     ),
     Operation("DELETE", _COUNTER, "operator", delete_counter, None, 204, error_statuses=(404,)),
-    Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, error_statuses=(404,)),
+    Operation("GET", "/api/v1/operator/{name}", "operator", inspect_counter, OperatorAnswer, error_statuses=(400, 404)),
     Operation(
         "GET",
         "/api/v1/watch/{name}",

@@ -9,6 +9,7 @@ import msgspec
 
 from countless.core.messages import Snapshot
 from countless.core.periods.window import WindowState
+from countless.errors import InvalidParameter
 from countless.planning.baselines import FLUSH_PERIODS_S, flush_messages
 from countless.planning.deterministic import plan_deterministic
 from countless.schemes.auto import MIN_SITES_TO_PLAN, Auto
@@ -57,6 +58,9 @@ def operator_sum(server: SiteServer, name: str) -> OperatorAnswer:
     """Add up a counter and its labelled series. The sum has no round; its sites are the ones of the largest part."""
     answers = [operator_answer(part.rounds) for part in server.parts(name) if part.rounds is not None]
     config = server.spec_of(name)
+    if not answers:
+        message = f"{name!r} is a family or a distribution, which has no rounds: ask for its answer"
+        raise InvalidParameter("counter", name, message=message)
     if len(answers) == 1 and answers[0].counter == name:
         return answers[0]
     largest = max(answers, key=lambda answer: answer.sites)

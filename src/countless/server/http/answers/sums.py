@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from countless.core.answer import State, worst_state
+from countless.core.family.answer import least_with
 from countless.errors import InvalidParameter, UnknownName
 from countless.server.http.answers.labels import family_top
 from countless.server.http.answers.published import public_view
@@ -127,11 +128,9 @@ def top_of(
 def top_answer(name: str, answers: Sequence[_Answer], share: float) -> TopAnswer:
     """The parts that may have this share of the sum, the largest first."""
     total = summed(name, answers)
-    rows = [
-        TopRow(each.counter, each.estimate, each.lower, each.upper, each.state)
-        for each in answers
-        if each.upper > 0 and each.upper >= share * total.lower
-    ]
+    least = least_with(share, total.lower)
+    listed = [each for each in answers if each.upper >= least]
+    rows = [TopRow(each.counter, each.estimate, each.lower, each.upper, each.state) for each in listed]
     rows.sort(key=lambda row: (-row.estimate, row.counter))
     return TopAnswer(name, share, total.estimate, total.lower, total.upper, total.state, rows, total.as_of)
 

@@ -7,6 +7,7 @@ for operators are separate series: if they shared their points, the times that a
 import asyncio
 import logging
 from collections.abc import Mapping
+from math import inf, nextafter
 from time import time
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from countless.core.periods.rolling import TotalRecord
 from countless.server.http.history.parts import CounterSum, by_counter, label_of_family
 from countless.server.http.history.series import SHORTEST_S, Edges, TimeSeries
 from countless.server.http.server_view import ServerView
-from countless.server.sessions.readable import AnyAnswer, Readable
+from countless.server.sessions.readable import AnyAnswer, MessageCount, Readable
 
 log = logging.getLogger("countless.history")
 
@@ -35,33 +36,34 @@ class _Which(NamedTuple):
 
 
 class History:
-    __slots__ = ("_edges", "_last", "_traffic", "points", "recorded_at", "round_marks", "site_seconds")
+    __slots__ = ("_edges", "_last", "_parts", "points", "recorded_at", "round_marks", "site_seconds")
 
     def __init__(self, counter: Readable, now: float) -> None:
         self.points = TimeSeries(5)  # time, estimate, lower, upper, index in STATES: for the read scope
         self.round_marks = TimeSeries(3)  # time, round, phase (-1: none): for operators only
         self.site_seconds = reachable_sites(counter.published_answer) * max(0.0, now - counter.traffic.began)
         self._edges = Edges()
-        self._traffic = counter.traffic
+        self._parts = _parts_of(counter)
         self.recorded_at = now
         self._last: tuple[AnyAnswer, int | None] | None = None
         if counter.traffic.new and counter.traffic.began < now:
             self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
 
     def matches(self, counter: Readable) -> bool:
-        """False if the counter was deleted, and created again under its name."""
-        return counter.traffic is self._traffic
+        """False if the counter, or one of those of which it is the sum, was deleted: what is left has another past."""
+        return self._parts <= _parts_of(counter)
 
     def record(self, counter: Readable, now: float) -> None:
         answer, rounds = counter.published_answer, counter.rounds
         phase = None if rounds is None else rounds.coordinator.phase
         self.site_seconds += reachable_sites(answer) * max(0.0, now - self.recorded_at)
         before, self.recorded_at = self.recorded_at, now
+        self._parts = _parts_of(counter)
         past = self._record(before) if before // SHORTEST_S != now // SHORTEST_S else None
         if self._last != (answer, phase):
             exact = answer.state is State.EXACT
             bounds = (answer.estimate, answer.estimate) if exact else (answer.lower, answer.upper)
-            row = float(answer.estimate), *map(float, bounds), STATES.index(answer.state)
+            row = float(answer.estimate), *_doubles(*bounds), STATES.index(answer.state)
             if row != self.points.last[1:]:
                 if self._last is not None:
                     self.points.repeat(before)  # the change came after that
@@ -169,6 +171,17 @@ class Recorder:
 
     def debug_state(self) -> list[str]:
         return sorted(which.name for which in self._histories)
+
+
+def _parts_of(counter: Readable) -> frozenset[MessageCount]:
+    """One object for each, until it is deleted."""
+    return frozenset(part.traffic for part in counter.parts or [counter])
+
+
+def _doubles(lower: float, upper: float) -> tuple[float, float]:
+    """Bounds as doubles, rounded to the outside: totals above 2^53 may be none."""
+    least, most = float(lower), float(upper)
+    return least if least <= lower else nextafter(least, -inf), most if most >= upper else nextafter(most, inf)
 
 
 def _which(counter: Readable) -> _Which:
