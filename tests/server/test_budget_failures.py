@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,26 @@ def test_killed_coordinator_stops_no_site_and_grants_nothing_twice(tokens: Serve
     for site in (first, second):
         site.close()
     assert usage(tokens)["used_lower"] == usage(tokens)["used_upper"] == LIMIT
+
+
+def test_exhausted_budget_stays_exhausted_when_coordinator_and_a_site_are_killed_together(
+    server: Server, start: StartTaker, tmp_path: Path
+) -> None:
+    """At the site that lives, and at the killed one, which starts again before the coordinator."""
+    month = {"per": "month", "anchor": (datetime.now(UTC).day + 13) % 28 + 1}  # it began about two weeks ago
+    server.reader.request("POST", "/api/v1/budgets", {**RULE, **month})
+    first, second = start(server, "first"), start(server, "second", COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))
+    assert (first.take(900), second.take(100), second.take(1), first.take(1)) == (*["allowed"] * 2, *["exhausted"] * 2)
+    server.kill()
+    second.kill()
+    assert first.take(1, wait=0) == "exhausted"
+    second = start(server, "second", COUNTLESS_CLIENT_STATE_DIR=str(tmp_path))
+    until(lambda: second.take(1, wait=0) == "exhausted", "what the killed site knew")
+    server.start()
+    assert first.take(1) == second.take(1) == "exhausted"
+    until(lambda: usage(server)["leaked"] == 0, "what the killed site had spent")
+    assert usage(server)["used_lower"] == LIMIT
+    server.reader.request("DELETE", "/api/v1/budgets/tokens")
 
 
 class QuickServer(Server):

@@ -16,6 +16,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
+from countless.client.budgets.requests import Refusal
 from countless.client.families.local_family import LocalFamily, LocalFamilyWindows
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.member import AnyMember, LocalObject
@@ -199,6 +200,7 @@ class LocalState:
                 connected=partial(self._connected_for, key),
                 count_waiter=self._count_waiter,
                 new_local=in_memory if self._durable is None else self._durable.budget,
+                refusal=self._refusal,
                 disabled=self._disabled,
                 clock=self._wall_clock,
                 steady_clock=self._clock,
@@ -213,6 +215,9 @@ class LocalState:
             if self._closing:
                 part.end()
         return part
+
+    def _refusal(self, budget: str) -> Refusal | None:
+        return None if self._durable is None else self._durable.refusal(budget)
 
     # Windows that are finished, and everything delivered
 

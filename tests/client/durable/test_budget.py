@@ -7,11 +7,13 @@ from shutil import copyfile
 
 import pytest
 
+from countless.client.budgets.requests import Refusal
 from countless.client.durable import budget_record
 from countless.client.durable.budget import DurableBudget, OrphanedBudget, orphaned_budgets
 from countless.client.durable.budget_record import NAME_OFFSET, read_boot_id
 from countless.client.durable.count_file import CountFile
 from countless.core.budget.messages import BudgetId, Quota
+from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite
 from countless.core.messages import SiteId
 from countless.wire.budgets import BudgetLeave, BudgetLeaveAck
@@ -54,6 +56,16 @@ def test_spent_and_held_units_are_found_by_the_next_process(tmp_path: Path) -> N
     orphan = reopened(file)
     assert [key.name for key in orphan.records(Key)] == ["hits", "misses"]
     assert hand_ins(orphan) == [BudgetLeave(TOKENS, 11, 36)]
+
+
+def test_refusal_in_a_period_is_found_by_the_next_process_until_units_are_granted(tmp_path: Path) -> None:
+    file, rule = CountFile.create(tmp_path, SITE), BudgetRule(10, "day")
+    refused, granted_again = (DurableBudget(BudgetSite(BudgetId(name, 3)), SITE.incarnation, file) for name in "ab")
+    for local in (refused, granted_again):
+        local.follow(rule)
+        local.receive(Quota(local.site.budget, since=1, number=1, granted=0, refuse_from=2))
+    granted_again.receive(Quota(granted_again.site.budget, since=1, number=2, granted=5))
+    assert [record.refusal for record in reopened(file).budgets] == [Refusal(2, 4 * 86_400), None]
 
 
 def test_acknowledged_record_is_not_handed_in_again(tmp_path: Path) -> None:

@@ -293,8 +293,8 @@ def test_file_that_was_deleted_before_it_was_locked_is_created_again(
     ("word", "value", "message"),
     [
         (0, 7, "not a file of counts, or is damaged"),
-        (1, 7, "newer Countless .format 7, not 6"),
-        (1, 5, "older Countless .format 5, not 6"),
+        (1, 8, "newer Countless .format 8, not 7"),
+        (1, 6, "older Countless .format 6, not 7"),
         (3, MAX_COUNT, "the incarnation is invalid"),
         (5, 1 << 32 | 4, "the site's name is invalid"),
         (5, (1 << 32) - 1, "the site's name is invalid"),

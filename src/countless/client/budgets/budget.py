@@ -25,6 +25,7 @@ from countless.client.budgets.requests import (
     UNREACHABLE,
     WAIT_S,
     HoldType,
+    Refusal,
     RequestKey,
     Waiter,
 )
@@ -67,6 +68,7 @@ class BudgetLink(NamedTuple):
     connected: Callable[[], bool]
     count_waiter: Callable[[int], None]  # 1: a thread waits for the coordinator; -1: it does not any more
     new_local: NewLocal = in_memory  # for an incarnation of this process
+    refusal: Callable[[str], Refusal | None] = lambda name: None  # left in the `state_dir`
     disabled: bool = False  # nothing is ever sent, and every request is allowed
     clock: Callable[[], float] = time  # it decides to which period a request belongs
     steady_clock: Callable[[], float] = steady_clock  # of rolling budgets, and of holds
@@ -250,11 +252,15 @@ class BudgetPart(Spendable):
             self._link.look_after(self.name)
 
     def undecided(self, n: int) -> Decision:
-        """The reason for which a request of `n` units was not decided. Exhausted units of a period stay exhausted."""
+        """The reason for which a request of `n` units was not decided. Exhausted units of a period stay exhausted, even
+        if the process was killed."""
         with self._lock:
             refused_from = self._local.refused_from
             if refused_from is not None and n >= refused_from and self.rule is not None and self.rule.per is not None:
                 return self._exhausted(n)
+            refusal = None if self._local.site.number else self._link.refusal(self.name)
+            if refusal is not None and n >= refusal.refused_from and self._link.clock() < refusal.ends_at:
+                return Decision(Reason.EXHAUSTED, refusal.ends_at - self._link.clock())
             return STARVED if self._link.connected() else UNREACHABLE
 
     def unreachable_by(self, rule: str) -> bool:

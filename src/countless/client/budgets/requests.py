@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import count
 from math import inf
 from threading import TIMEOUT_MAX, Event
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from countless.core.budget.decision import Decision, Reason
 from countless.core.budget.hold import Hold
@@ -29,6 +29,13 @@ HoldType = TypeVar("HoldType", bound=Hold)
 RequestKey = tuple[str | int, ...]  # the budgets and the units of a request: which others are as good for a program
 
 _numbers = count()
+
+
+class Refusal(NamedTuple):
+    """Requests of so many units, and of more, were refused in the period that ends then."""
+
+    refused_from: int
+    ends_at: int  # seconds since 1970
 
 
 class Request(Protocol):

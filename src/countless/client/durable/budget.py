@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from math import inf
 
 from countless.client.budgets.local_budget import MAX_ASIDE, NONE_ASIDE, LocalBudget
+from countless.client.budgets.requests import Refusal
 from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord
 from countless.client.durable.count_file import CountFile
 from countless.client.forks import present_page
 from countless.core.budget.messages import Ask, Quota
+from countless.core.budget.rule import BudgetRule
 from countless.core.budget.site import BudgetSite, Taken
 from countless.core.messages import SiteId
 from countless.wire.budgets import BudgetDownItem, BudgetLeave, BudgetLeaveAck
@@ -19,14 +21,20 @@ log = logging.getLogger("countless")
 class DurableBudget(LocalBudget):
     """A local budget whose units are in the file before they are admitted. It has a record there from its first use."""
 
-    __slots__ = ("_file", "_incarnation", "_numbered", "_record")
+    __slots__ = ("_ends_at", "_file", "_incarnation", "_numbered", "_record")
 
     def __init__(self, site: BudgetSite, incarnation: int, file: CountFile) -> None:
         super().__init__(site)
         self._incarnation = incarnation
         self._file: CountFile | None = file  # None: no more, because it was discarded or belongs to another process
         self._record: BudgetRecord | None = None
+        self._ends_at: int | None = None  # the end of its period
         self._numbered = 0  # units of `spent` that are in the file's unit total, or are when they are taken
+
+    def follow(self, rule: BudgetRule | None) -> None:
+        super().follow(rule)
+        calendar = None if rule is None else rule.calendar
+        self._ends_at = None if calendar is None else calendar.bounds(self.site.budget.period)[1]
 
     def take(self, n: int) -> Taken:
         taken = super().take(n)
@@ -49,6 +57,8 @@ class DurableBudget(LocalBudget):
     def receive(self, quota: Quota) -> None:
         super().receive(quota)
         self._save()
+        if self._file is not None and self._record is not None and self._ends_at is not None:
+            self._record.save_refusal(None if self.refused_from is None else Refusal(self.refused_from, self._ends_at))
 
     def resend(self) -> Ask:
         message = super().resend()

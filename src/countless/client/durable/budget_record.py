@@ -1,10 +1,13 @@
 """One budget in a memory-mapped file: how much an incarnation has spent and holds, in one period.
 
-    name word, incarnation, period, boot, unit total, batch total, name of the budget
+    name word, incarnation, period, boot, unit total, batch total, refused from, ends at, name of the budget
 
 Units that are taken one by one are in the unit total, all others in the batch total; their sum, modulo 2^64, is what is
 handed in for the incarnation. Of a rolling budget they have what was handed over, and not what came back here. A record
 with incarnation 0 is free: it can be used again, also for a budget whose name takes as many words.
+
+`refused from` is the smallest request that was refused, 0 without one, and `ends at` when the period ends, in seconds
+since 1970: the next process refuses such requests until it has reached the coordinator.
 
 As in `record.py` every change is one aligned store of 8 bytes, and the incarnation is stored last. A request is in the
 file before it is admitted, and units that come back leave the file before the coordinator is told. So whenever the
@@ -24,13 +27,14 @@ from itertools import filterfalse
 from operator import setitem
 from pathlib import Path
 
+from countless.client.budgets.requests import Refusal
 from countless.core.budget.messages import BudgetId
 
-NAME_OFFSET = 6  # words before the name
+NAME_OFFSET = 8  # words before the name
 UNKNOWN_BOOT = 0  # no two runs of the machine can be told apart: nothing is handed in
 _WORD = (1 << 64) - 1
 _FS_IOC_GETVERSION = 0x80087601
-_INCARNATION, _PERIOD, _BOOT, _UNIT_TOTAL, _BATCH_TOTAL = range(1, 6)
+_INCARNATION, _PERIOD, _BOOT, _UNIT_TOTAL, _BATCH_TOTAL, _REFUSED_FROM, _ENDS_AT = range(1, 8)
 
 
 @cache
@@ -100,7 +104,7 @@ class BudgetRecord:
         words, at = self.words, self.at
         words[at + _INCARNATION] = 0
         words[at + _PERIOD], words[at + _BOOT] = period, boot
-        words[at + _UNIT_TOTAL] = words[at + _BATCH_TOTAL] = 0
+        words[at + _UNIT_TOTAL] = words[at + _BATCH_TOTAL] = words[at + _REFUSED_FROM] = 0
         words[at + _INCARNATION] = incarnation
 
     def sequence(self, numbers: Iterator[int]) -> Iterator[int]:
@@ -113,6 +117,18 @@ class BudgetRecord:
 
     def save(self, batch_total: int) -> None:
         self.words[self.at + _BATCH_TOTAL] = batch_total & _WORD
+
+    @property
+    def refusal(self) -> Refusal | None:
+        refusal = Refusal(self.words[self.at + _REFUSED_FROM], self.words[self.at + _ENDS_AT])
+        return refusal if self.incarnation and refusal.refused_from else None
+
+    def save_refusal(self, refusal: Refusal | None) -> None:
+        words, at = self.words, self.at
+        words[at + _REFUSED_FROM] = 0
+        if refusal is not None:
+            words[at + _ENDS_AT] = refusal.ends_at
+            words[at + _REFUSED_FROM] = refusal.refused_from
 
     def free(self) -> None:
         """Free the record: the spending is handed in, or nothing was ever granted."""

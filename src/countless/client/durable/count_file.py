@@ -47,7 +47,7 @@ from countless.core.messages import SiteId
 from countless.wire.keys import Key
 
 SUFFIX = ".counts"
-VERSION = 6
+VERSION = 7
 _MAGIC = int.from_bytes(b"countles", "little")
 _VERSION, _GENERATION, _INCARNATION, _SITE = 1, 2, 3, 5  # words of the header
 

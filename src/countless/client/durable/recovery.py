@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, RLock, Thread
 
+from countless.client.budgets.requests import Refusal
 from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile
 from countless.client.durable.counter import orphaned_counters
@@ -88,6 +89,7 @@ class OrphanRecovery:
     def __init__(
         self, directory: Path, open_transport: Callable[[str], Transport], lock: RLock, sharded: bool = False
     ) -> None:
+        self.refusals: dict[str, Refusal] = {}  # by budget: what the processes that ended were told last
         self._directory = directory
         self._sharded = sharded
         self._open_transport = open_transport
@@ -171,6 +173,10 @@ class OrphanRecovery:
         return True
 
     def _deliver(self, file: CountFile) -> None:
+        for record in file.budgets:
+            refusal, known = record.refusal, self.refusals.get(record.name)
+            if refusal is not None and (known is None or refusal.ends_at >= known.ends_at):
+                self.refusals[record.name] = refusal
         delivery = OrphanDelivery(file, self._open_transport(str(file.site_id.site)), sharded=self._sharded)
         if delivery.needed:
             with self._lock:
