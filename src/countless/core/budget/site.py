@@ -262,22 +262,8 @@ class BudgetSite:
 
     def _ask(self, want: int, more: int, panes: tuple[Pane, ...]) -> Ask:
         self.seq += 1
-        returned = self.granted - self.limit
-        spent, held = self._account()
-        return Ask(
-            self.budget,
-            self.seq,
-            self.since,
-            self.number,
-            self.granted,
-            returned,
-            spent,
-            held,
-            want,
-            more,
-            self.keep,
-            panes,
-        )
+        totals = self.granted, self.granted - self.limit, *self._account()
+        return Ask(self.budget, self.seq, self.since, self.number, *totals, want, more, self.keep, panes)
 
     def _account(self) -> tuple[int, int]:
         """The units spent and held, as an `Ask` tells them."""
