@@ -42,7 +42,7 @@ class RecordedWindows:
         self.file = file
         self.lock = RLock()
         self.windows = LocalFamilyWindows(
-            *(PAGES, RULE, 100, 0.0, self.lock, lambda: self.now, self._new, self._remove)
+            PAGES, RULE, 100, 0.0, self.lock, clock=lambda: self.now, new=self._new, remove=self._remove
         )
 
     def _new(self, key: Key) -> LocalFamily:
