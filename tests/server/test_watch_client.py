@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Event
-from typing import Any
 
 import pytest
 
@@ -24,12 +23,12 @@ class Callbacks:
         self.calls: list[tuple[str, float]] = []
         self.possible = Event()
 
-    def possibly(self, answer: dict[str, Any]) -> None:
-        self.calls.append(("possibly", answer["upper"]))
+    def possibly(self, answer: countless.TotalCount) -> None:
+        self.calls.append(("possibly", answer.upper))
         self.possible.set()
 
-    def certainly(self, answer: dict[str, Any]) -> None:
-        self.calls.append(("certainly", answer["lower"]))
+    def certainly(self, answer: countless.TotalCount) -> None:
+        self.calls.append(("certainly", answer.lower))
 
     def watch(self, client: countless.Client, over: int) -> Watch:
         return client.watch("hits", over=over, possibly=self.possibly, certainly=self.certainly)
@@ -103,7 +102,7 @@ def test_watch_survives_a_restart_of_the_coordinator(server: Server) -> None:
 
 
 def test_failing_callback_is_logged_and_the_watch_continues(server: Server, caplog: pytest.LogCaptureFixture) -> None:
-    def failing(answer: dict[str, Any]) -> None:
+    def failing(answer: countless.TotalCount) -> None:
         raise RuntimeError("mine")
 
     with countless.connect(server.url) as client:

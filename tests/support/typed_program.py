@@ -48,7 +48,7 @@ async def reading(client: countless.Client) -> None:
     assert_type(client.rate("requests"), countless.Rate)
     assert_type(client.top("requests").series, tuple[countless.SeriesCount, ...])
     assert_type(client.quantile("ms", 0.5).quantiles, tuple[countless.QuantileValue, ...])
-    watch = client.watch("requests", over=5)
+    watch = client.watch("requests", over=5, possibly=lambda answer: assert_type(answer, countless.TotalCount))
     assert_type(watch, countless.Watch)
     assert_type(watch.verdict, Literal["possibly", "certainly"] | None)
     try:

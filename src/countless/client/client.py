@@ -400,8 +400,8 @@ class Client(LocalState):
     ) -> "Watch":
         """Call back when the total may have passed a threshold, and again when its lower bound has.
 
-        Each function is called once, in this order, with the answer, from a thread of the watch. A forked child does
-        not inherit the watch.
+        Each function is called once, in this order, with a `TotalCount`, from a thread of the watch. A forked child
+        does not inherit the watch.
 
         Args:
             counter: Its name; it need not exist yet.

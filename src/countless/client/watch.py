@@ -12,6 +12,7 @@ from threading import Event, Thread
 from time import sleep
 from typing import Any
 
+from countless.client.answers import TotalCount, parse_total
 from countless.client.api import AnswerStream, ApiClient
 from countless.client.session.reconnect import Backoff
 from countless.core.answer import Threshold, Verdict
@@ -21,7 +22,7 @@ from countless.wire.keys import validate_name
 
 log = logging.getLogger("countless")
 
-Callback = Callable[[dict[str, Any]], object]
+Callback = Callable[[TotalCount], object]
 READ_TIMEOUT_S = 45.0  # three heartbeats: after that the connection is broken, although neither side was told
 
 
@@ -122,7 +123,7 @@ class Watch:
             callback = self._callbacks[verdict]
             try:
                 if callback is not None:
-                    callback(answer)
+                    callback(parse_total(answer))
             except Exception:  # an error of the program, which must not end the watch
                 log.exception("watch callback failed: counter=%r callback=%s", self._counter, verdict)
             self.verdict = verdict
