@@ -161,6 +161,10 @@ class Cluster:
     async def start(self) -> None:
         for _ in range(self._size):
             self._start_member()
+        await self.takeover()
+
+    async def takeover(self) -> None:
+        """Wait until every shard has an owner."""
         while self.trouble() is not None:
             await asyncio.sleep(1.0)
 
@@ -170,20 +174,21 @@ class Cluster:
             self._members.append(MemberProcess(self._broker, wire, self._conditions, offset))
 
     async def create_budgets(self, rules: dict[str, BudgetRule]) -> None:
-        owners = self._by_shard()
+        owners = self.owners()
         for name, rule in rules.items():
             owners[shard_of(Key(BUDGET, name), SHARDS)].budgets.create(name, rule)
         for server in owners.values():
             await server.flush()
 
-    def _by_shard(self) -> dict[int, SiteServer]:
+    def owners(self) -> dict[int, SiteServer]:
+        """By shard."""
         return {shard: server for process in self._members for shard, server in process.servers.items()}
 
     def servers(self) -> list[SiteServer]:
         return [server for process in self._members for server in process.servers.values()]
 
     def trouble(self) -> str | None:
-        owners = self._by_shard()
+        owners = self.owners()
         return next((f"shard {shard} has no owner" for shard in range(SHARDS) if shard not in owners), None)
 
     def failure(self) -> str | None:
@@ -227,6 +232,9 @@ class Cluster:
     def _killed_at_append(self, process: MemberProcess) -> None:
         kill = self._kill(process)  # not in the context of the process: its own tasks are cancelled
         self._endings.append(self._loop.create_task(kill, context=self._context))
+
+    async def kill_owner(self, shard: int) -> None:
+        await self._kill(next(process for process in self._members if shard in process.servers))
 
     async def _kill(self, process: MemberProcess) -> None:
         if process in self._members:

@@ -1,15 +1,24 @@
 """What holds for every kind, without windows and in one of them: a kind that is new joins ALL_ITEMS."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
+from countless.randomness import SeededRandom
 from countless.server.http.answers.windows import window_answer, window_list
+from countless.server.settings import Settings
+from countless.server.site_server import SiteServer
 from countless.server.storage.memory_store import MemoryStore
-from countless.wire.frames import VERSION, Hello, Sync, SyncAck
+from countless.server.tuning import TUNING
+from countless.wire.frames import VERSION, Hello, Sync, SyncAck, UpItem
+from countless.wire.nats_subjects import shard_of
+from simulator.cluster import LEASE_S, SHARDS, Cluster
+from simulator.coordinator import Conditions
+from simulator.virtual_loop import InlineExecutor, VirtualLoop
 from support.hours import FIRST, HOUR, HourClock
 from support.kinds_of_items import ALL_ITEMS, Items
 from support.site_server import FakeConnection, SiteServerHarness, site_server
@@ -130,6 +139,38 @@ async def test_counts_survive_a_restart_and_go_on(items: Items, text: str, start
         assert items.total(harness.server) == 7
         await harness.send(*web, *items.leave(text, 7))
         assert not harness.server.recovering
+
+
+def test_takeover_goes_on_with_what_the_former_owner_has_saved(items: Items, text: str, clock: HourClock) -> None:
+    with closing(VirtualLoop(lambda: 0.0)) as loop:
+        loop.run_until_complete(_take_over(items, text, clock))
+
+
+async def _take_over(items: Items, text: str, clock: HourClock) -> None:
+    """The owner of the shard is killed; another coordinator reads its log."""
+    settings, names = Settings(nats_shards=SHARDS, nats_lease=LEASE_S, silent_after=1000.0), map(str, count())
+    tuning = TUNING._replace(planning=InlineExecutor)
+    conditions = Conditions(settings, tuning, lambda: False, lambda: 0.0, clock, names.__next__)
+    cluster, shard = Cluster(SeededRandom(1), 2, conditions), shard_of(items.key(text), SHARDS)
+    await cluster.start()
+    former = cluster.owners()[shard]
+    items.create(former, text)
+    await _send(former, *items.join(text), *items.report(text, 5))
+    await cluster.kill_owner(shard)
+    await cluster.takeover()
+    owner = cluster.owners()[shard]
+    assert (owner is former, items.total(owner), owner.recovering) == (False, 5, items in COUNTED)
+    await _send(owner, *items.join(text, 7), *items.report(text, 7), *items.leave(text, 7))
+    assert (items.total(owner), owner.recovering) == (7, False)
+    await cluster.close()
+
+
+async def _send(server: SiteServer, *sent: UpItem) -> None:
+    connection = FakeConnection()
+    session = await server.on_hello(connection, Hello(VERSION, "web", 1))
+    assert session is not None
+    server.on_frame(session, connection, [*sent], 10)
+    await server.flush()
 
 
 @pytest.mark.parametrize("after_restore", [False, True])
