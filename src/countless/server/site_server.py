@@ -26,7 +26,6 @@ from countless.server.kinds.counter import AnyCounter
 from countless.server.kinds.counters import Counters
 from countless.server.kinds.families import Families
 from countless.server.sessions.counted_kind import CountedKind
-from countless.server.sessions.joining import Joining
 from countless.server.sessions.kind import Handler, Kind
 from countless.server.sessions.lifecycle import SessionLifecycle
 from countless.server.sessions.members import Members
@@ -97,7 +96,7 @@ class SiteServer:
         self.health.on_change = self._notify_readers
         self._pipeline = CommitPipeline(store, self.health)
         self.tombstones = TombstoneShares(settings.max_tombstone_mb, settings.max_share, wall_clock)
-        self._members = Members(self.sessions, self._pipeline, self.tombstones)
+        self._members = Members(self.sessions, self._pipeline, self.tombstones, settings, self.dropped)
         self._lifecycle = SessionLifecycle(self.sessions, self._members, self._pipeline, settings, clock, self.dropped)
         self._handlers: dict[type, Handler] = {
             Sync: self._on_sync,
@@ -113,29 +112,17 @@ class SiteServer:
         self._recover()
 
     def _service(self) -> Service:
-        settings, pipeline = self.settings, self._pipeline
-        joining = Joining(
-            self._members,
-            pipeline,
-            self.tombstones,
-            self.sessions.used.joined,
-            max_ignored=settings.max_counters_per_site,
-            on_rejected=self._count_rejected,
-        )
+        pipeline = self._pipeline
         return Service(
-            settings,
+            self.settings,
             self.tuning,
             self._clock,
             Surroundings(self.health, pipeline.changed, pipeline.remove, self._wall_clock, self.tuning.rng),
             self.sessions,
             self._members,
-            joining,
             pipeline,
             self._lifecycle.retire_lost,
         )
-
-    def _count_rejected(self) -> None:
-        self.dropped["counter refused"] += 1
 
     def _recover(self) -> None:
         for kind in self._kinds:

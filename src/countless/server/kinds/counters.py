@@ -21,8 +21,7 @@ from countless.server.sessions.counted_kind import (
     require_same_calendar,
     require_same_windows,
 )
-from countless.server.sessions.joining import Answers
-from countless.server.sessions.members import id_in, watermark
+from countless.server.sessions.members import Answers, id_in, watermark
 from countless.server.sessions.service import Service
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
@@ -97,7 +96,7 @@ class Counters(CountedKind[TrackedCounter, WindowedCounter, Config]):
             counter = self._lookup(session, key)[0] if key in session.members else self._tracker_of(session, key)
             return counter, counter.coordinator.join(id_in(session, key, counter), Snapshot(*join))
 
-        tracked = self._service.joining.join(session, connection, key, self._answers, admit)
+        tracked = self._members.join(session, connection, key, self._answers, admit)
         if tracked is not None:
             tracked.traffic.add_up(size)
 

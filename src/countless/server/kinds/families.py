@@ -27,8 +27,7 @@ from countless.server.sessions.counted_kind import (
     require_same_calendar,
     require_same_windows,
 )
-from countless.server.sessions.joining import Answers
-from countless.server.sessions.members import watermark
+from countless.server.sessions.members import Answers, watermark
 from countless.server.sessions.service import Service
 from countless.server.sessions.session_table import Session
 from countless.server.sessions.shares import UNLIMITED
@@ -124,7 +123,7 @@ class Families(CountedKind[TrackedFamily, WindowedFamily, FamilyRule]):
                 raise ProtocolError(f"family {name!r}: joined again on one connection, with another rule or round")
             return family, family.coordinator.join(session.site_id, sync)
 
-        family = self._service.joining.join(session, connection, key, self._answers, admit)
+        family = self._members.join(session, connection, key, self._answers, admit)
         if family is None:
             return
         family.traffic.add_up(size)

@@ -5,25 +5,49 @@ an id for each of them, with the series as its `part`, as if it were one more si
 right, and the client does not notice.
 """
 
+from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
+from typing import NamedTuple, TypeVar
 
 from countless.core.messages import SiteId
-from countless.errors import ProtocolError
+from countless.errors import InvalidParameter, PlanError, ProtocolError
+from countless.server.connection import Connection
 from countless.server.sessions.kind import Kind, Outbox
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.shares import TombstoneShares
 from countless.server.sessions.tracked import Tracked, Whole
+from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.rows import KeyRows, Tombstone, What
 from countless.wire.frames import DownItem
 from countless.wire.keys import Key
 
+T = TypeVar("T", bound=Tracked)
+
+
+class Answers(NamedTuple):
+    """The items of a kind about a name in a frame: that its Leave is acknowledged, and why its Join was rejected."""
+
+    left: Callable[[str], DownItem]
+    rejected: Callable[[str, str], DownItem]
+    limit: int  # of names that a site may join
+    setting: str  # or what people call that limit
+
 
 class Members:
-    def __init__(self, sessions: SessionTable, pipeline: CommitPipeline, tombstones: TombstoneShares) -> None:
+    def __init__(
+        self,
+        sessions: SessionTable,
+        pipeline: CommitPipeline,
+        tombstones: TombstoneShares,
+        settings: Settings,
+        dropped: Tally[str],
+    ) -> None:
         self.kinds: dict[str, Kind] = {}  # by name; set once, before the first session
+        self._settings = settings
+        self._dropped = dropped
         self._sessions = sessions
         self._pipeline = pipeline
         self._tombstones = tombstones
@@ -42,6 +66,53 @@ class Members:
         needs_tombstone = session.join(key, tracked)
         self.kinds[key.kind].entered(session, key, is_new)
         return needs_tombstone
+
+    def join(
+        self,
+        session: Session,
+        connection: Connection,
+        key: Key,
+        answers: Answers,
+        admit: Callable[[], tuple[T, Outbox]],
+    ) -> T | None:
+        """`admit` says where the key is counted, and what the coordinator returned to the join. It raises
+        InvalidParameter or PlanError, and has changed nothing then. None: the session has not joined.
+        """
+        session.unconfirmed.discard(key)
+        is_new = key not in session.members
+        if is_new and session.has_left(key):  # the acknowledgement of its Leave was lost
+            session.reject(key, self._settings.max_counters_per_site)
+            self._pipeline.send(connection, answers.left(str(key)))
+            return None
+        try:
+            if is_new:
+                self._require_room(session, key, answers)
+            tracked, outbox = admit()
+        except (InvalidParameter, PlanError) as error:
+            self._dropped["counter refused"] += 1
+            session.reject(key, self._settings.max_counters_per_site)
+            self._pipeline.send(connection, answers.rejected(str(key), str(error)))
+            return None
+        key = tracked.key if tracked.key == key else key  # one object for all sessions
+        session.stop_ignoring(key)
+        session.owed.note_progress()
+        if self.enter(session, key, tracked):
+            self._tombstones.add(session.peer, session.site_id, [(key.windows if key.is_window else key, None)])
+        tracked.mark_site(id_in(session, key, tracked))
+        self.dispatch(tracked, outbox)
+        return tracked
+
+    def _require_room(self, session: Session, key: Key, answers: Answers) -> None:
+        if not self._sessions.used.joined.has_room(session.peer):
+            allowed = "one that this process has joined: processes have joined too many"
+            limits = "(max_memberships, and max_share of it for one token)"
+            raise InvalidParameter(key.kind, key.in_words, f"{allowed} {limits}")
+        if key.windows in session.windows_left:  # another window of a name that it has joined
+            return
+        if session.names(key.kind) >= answers.limit:
+            message = f"this site counts as many as it may ({answers.setting})"
+            raise InvalidParameter(key.kind, str(key), message=message)
+        self._tombstones.require_room(session.peer, key.kind, key.in_words)
 
     def exit(self, session: Session, key: Key) -> None:
         session.leave(key)

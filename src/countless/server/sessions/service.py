@@ -4,7 +4,6 @@ from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from countless.server.sessions.joining import Joining
 from countless.server.sessions.members import Members
 from countless.server.sessions.session_table import Session, SessionTable
 from countless.server.sessions.tracked import Surroundings
@@ -42,7 +41,6 @@ class Service:
     around: Surroundings
     sessions: SessionTable
     members: Members
-    joining: Joining
     pipeline: CommitPipeline
     retire_lost: Callable[[Session], None]
     names: Names = field(default_factory=Names)  # of everything that is counted
