@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from countless.server.http.api.openapi import Operation
-from countless.server.http.budget_routes import BUDGET_OPERATIONS
+from countless.server.http.budgets.routes import BUDGET_OPERATIONS
 from countless.server.http.monitoring import PROBES
 from countless.server.http.routes import OPERATIONS
 

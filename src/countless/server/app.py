@@ -94,7 +94,7 @@ def _single_coordinator(settings: Settings) -> Starlette:
 def _stop_on_failure(server: SiteServer, task: "asyncio.Task[None]") -> None:
     """End the process: a coordinator whose loop has failed must not pass its probes. A restart recovers from disk."""
     if not task.cancelled() and task.exception() is not None:
-        server.fail(f"failed: {task.exception()}")
+        server.health.failing = f"failed: {task.exception()}"
         log.critical("background task failed, stopping: please report this", exc_info=task.exception())
         raise_signal(SIGTERM)
 

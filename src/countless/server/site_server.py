@@ -38,7 +38,6 @@ from countless.server.settings import Settings
 from countless.server.storage.commit import CommitPipeline
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import StateStore, Tombstone, What
-from countless.server.timings import Timings
 from countless.server.tuning import TUNING, Tuning
 from countless.wire.frames import (
     VERSION,
@@ -165,35 +164,13 @@ class SiteServer:
         await self._pipeline.require_saved()
 
     @property
-    def save_seconds(self) -> Timings:
-        return self._pipeline.save_seconds
-
-    @property
     def failing(self) -> str | None:
         """The reason why nothing can be saved at present; None if saving works."""
         return self.health.failing
 
     @property
-    def save_failures(self) -> int:
-        return self.health.failures
-
-    @property
-    def tombstone_bytes(self) -> int:
-        """Those of the token that has caused most."""
-        return self.tombstones.largest
-
-    @property
-    def label_bytes(self) -> int:
-        """Those of the token whose labels of families take most."""
-        return self.families.label_shares.bytes.largest
-
-    @property
-    def behind_s(self) -> float:
-        """The age of the answers while changes are not saved; else 0."""
-        return self.health.behind_s
-
-    def fail(self, reason: str) -> None:
-        self.health.failing = reason
+    def servers(self) -> "list[SiteServer]":
+        return [self]
 
     def now(self) -> float:
         return self._clock()

@@ -106,7 +106,7 @@ def test_invalid_template_is_refused_and_nothing_is_made(local: TestClient, fiel
 
 
 def test_list_of_budgets_is_paged(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("countless.server.http.budget_routes.MAX_LISTED", 2)
+    monkeypatch.setattr("countless.server.http.budgets.routes.MAX_LISTED", 2)
     for name in "cab":
         local.post("/api/v1/budgets", json={"name": name, "limit": 5})
     first = local.get("/api/v1/budgets").json()

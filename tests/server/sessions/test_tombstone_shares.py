@@ -94,7 +94,7 @@ async def test_token_has_room_again_when_tombstones_are_forgotten(kind: str, tmp
             session, connection = await connect(harness, incarnation)
             await harness.send(session, connection, Join("hits", 0, 1), Leave("hits", 0, 1))
             harness.server.on_disconnect(session, connection)
-        assert harness.server.tombstone_bytes == 10 * SIZE
+        assert harness.server.tombstones.largest == 10 * SIZE
         session, connection = await connect(harness, first_of(int(now)))
         assert REASON in refusals(await harness.send(session, connection, Join("hits", 0, 1)))[0]
         honest = await connect(harness, first_of(int(now)), "token 2", "web")
@@ -106,7 +106,7 @@ async def test_token_has_room_again_when_tombstones_are_forgotten(kind: str, tmp
             assert bool(kept(store, range(10))) == is_full
             session, connection = await connect(harness, first_of(int(now)))
             assert bool(refusals(await harness.send(session, connection, Join("hits", 0, 1)))) == is_full
-        assert harness.server.tombstone_bytes == SIZE
+        assert harness.server.tombstones.largest == SIZE
 
 
 async def test_windows_of_a_process_count_once_and_those_of_a_retired_one_each() -> None:
@@ -119,14 +119,14 @@ async def test_windows_of_a_process_count_once_and_those_of_a_retired_one_each()
             now = (hour + later) * 3600.0
             name = f"hits@hour:{hour + later}"
             assert refusals(await harness.send(session, connection, Join(name, 0, 1), Leave(name, 0, 1))) == []
-        assert harness.server.tombstone_bytes == WATERMARK_SIZE
-        before = harness.server.tombstone_bytes
+        assert harness.server.tombstones.largest == WATERMARK_SIZE
+        before = harness.server.tombstones.largest
         names = [f"hits@hour:{hour + 49 - age}" for age in range(3)]
         other, connection = await connect(harness, 2)
         await harness.send(other, connection, *(Join(name, 0, 1) for name in names))
         harness.server.on_disconnect(other, connection)
         await harness.advance(2.0)
-        assert harness.server.tombstone_bytes > before + 3 * WATERMARK_SIZE
+        assert harness.server.tombstones.largest > before + 3 * WATERMARK_SIZE
 
 
 async def test_labels_of_families_of_retired_incarnations_count() -> None:
@@ -143,7 +143,7 @@ async def test_labels_of_families_of_retired_incarnations_count() -> None:
             harness.server.on_disconnect(session, connection)
             await harness.advance(2.0)
         assert 1 <= accepted <= 3
-        assert harness.server.tombstone_bytes < 20 * SIZE
+        assert harness.server.tombstones.largest < 20 * SIZE
 
 
 def test_operator_has_no_limit_and_an_estimate_grows_with_the_names() -> None:

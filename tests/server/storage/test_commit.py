@@ -76,12 +76,12 @@ async def test_answers_say_that_they_are_of_the_last_save_while_saves_fail() -> 
             await server.on_hello(FakeConnection(), Hello(VERSION, "b", 1))
         harness.time = 130.0
         assert [each.published_answer.state for each in shown] == [State.DEGRADED] * 3
-        assert (watched.is_set(), server.behind_s, server.save_failures > 0) == (True, 30.0, True)
+        assert (watched.is_set(), server.health.behind_s, server.health.failures > 0) == (True, 30.0, True)
         read = [public_view(each).as_of for each in shown] + [window_answer(server.counter("hourly"), "now").as_of]
         assert max(map(datetime.fromisoformat, read)) < datetime.now(UTC) - timedelta(seconds=29)
         store.full = False
         await server.flush()
-        assert ([each.published_answer.state for each in shown], server.behind_s) == (before, 0.0)
+        assert ([each.published_answer.state for each in shown], server.health.behind_s) == (before, 0.0)
 
 
 async def test_answers_say_that_they_are_old_while_a_save_hangs() -> None:
@@ -95,7 +95,7 @@ async def test_answers_say_that_they_are_old_while_a_save_hangs() -> None:
         await store.save_waits()
         states = []
         for harness.time in (SLOW_SAVE_S, SLOW_SAVE_S + 1):
-            states.append((counter.published_answer.state, harness.server.behind_s))
+            states.append((counter.published_answer.state, harness.server.health.behind_s))
         assert states == [(State.EXACT, 0.0), (State.DEGRADED, SLOW_SAVE_S + 1)]
         store.resume()
 

@@ -18,12 +18,12 @@ from starlette.responses import Response
 
 from countless.server.cluster.forwarding import ForwardedRequest, OwnerUnreachable, forward, respond_as_owner
 from countless.server.cluster.member import ClusterMember
-from countless.server.http import budget_routes, routes
+from countless.server.http import routes
 from countless.server.http.answers.published import event_stream, parse_threshold, public_view
 from countless.server.http.answers.sums import answer_changes, parts_of, summed
 from countless.server.http.api.openapi import Handler, Operation, error, json
 from countless.server.http.api.schemas import PublicAnswer
-from countless.server.http.budget_routes import BUDGET_OPERATIONS
+from countless.server.http.budgets.routes import BUDGET_OPERATIONS, create_budget, list_budgets
 from countless.server.site_server import SiteServer
 from countless.wire.keys import BUDGET, COUNTER, Key
 from countless.wire.nats_subjects import shard_of
@@ -224,8 +224,8 @@ _HANDLERS: dict[Handler, Handler] = {
     routes.list_sites: _list_sites,
     routes.forget_site: _forget_site,
     routes.forget_silent_sites: _forget_site,
-    budget_routes.list_budgets: _list_budgets,
-    budget_routes.create_budget: _forward_new_to(BUDGET),
+    list_budgets: _list_budgets,
+    create_budget: _forward_new_to(BUDGET),
 }
 _forward_counter, _forward_budget = _forward_to(COUNTER), _forward_to(BUDGET)
 MEMBER_OPERATIONS: Sequence[Operation] = [

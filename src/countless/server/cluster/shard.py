@@ -136,7 +136,7 @@ class Shard:
         if save:
             with suppress(CountlessError, TimeoutError):
                 await asyncio.wait_for(self.server.stop(), _FINAL_SAVE_TIMEOUT_S)
-        self.server.fail(reason)  # requests that wait for a save get an answer: none follows
+        self.server.health.failing = reason  # requests that wait for a save get an answer: none follows
         await self._connections.close(reason)
         self.server.stop_threads()
 

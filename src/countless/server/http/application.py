@@ -27,7 +27,7 @@ from countless.server.audit import AuditLog
 from countless.server.http.access.auth import Authenticator
 from countless.server.http.access.middleware import AuditedRequests, ForwardedAddress
 from countless.server.http.api.openapi import Operation, error, openapi, routes_of
-from countless.server.http.budget_routes import BUDGET_OPERATIONS
+from countless.server.http.budgets.routes import BUDGET_OPERATIONS
 from countless.server.http.history.history import Recorder
 from countless.server.http.monitoring import PROBES
 from countless.server.http.page import assets

@@ -25,6 +25,7 @@ from countless.core.budget.state import BudgetState
 from countless.server.http.answers.windows import named_span
 from countless.server.http.api.openapi import Operation, json
 from countless.server.http.api.schemas import Live, Ready
+from countless.server.http.budgets.schemas import budgets_of
 from countless.server.http.server_view import ServerView
 from countless.server.timings import Timings
 from countless.wire.keys import is_template
@@ -97,34 +98,37 @@ class ServerCollector:
         size = _counter("countless_message_bytes", "Bytes of frames from (up) and to (down) sites.", "direction")
         dropped = _counter("countless_dropped", "Rejected requests, connections and counters.", "reason")
         overflow = _counter("countless_label_overflow", "Labelled series counted in the overflow series.", "counter")
-        for family, series in self._server.overflowed.items():
-            overflow.add_metric([family], series)
+        for server in self._server.servers:
+            for counter, series in server.overflowed.items():
+                overflow.add_metric([counter], series)
         for number, (name, counter) in enumerate(list(self._server.by_name.items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None
             messages.add_metric([name, "up"], counter.traffic.up)
             messages.add_metric([name, "down"], counter.traffic.down)
-        for direction, total in self._server.frame_bytes.items():
-            size.add_metric([direction], total)
+        for direction in ("up", "down"):
+            size.add_metric([direction], sum(server.frame_bytes[direction] for server in self._server.servers))
         for reason, total in self._server.dropped.items():
             dropped.add_metric([reason], total)
         replaced = _counter("countless_replaced", "Live connections and sessions continued by another process.", "what")
-        for what, total in self._server.replaced.items():
-            replaced.add_metric([what], total)
+        for what in ("connection", "session"):
+            replaced.add_metric([what], sum(server.replaced[what] for server in self._server.servers))
         yield from (messages, size, dropped, replaced, overflow)
 
     def _saves(self) -> Slices:
+        servers, limits = self._server.servers, self._server.settings
         failures = _counter("countless_save_failures", "Attempts to save the state that failed.")
-        failures.add_metric([], self._server.save_failures)
+        failures.add_metric([], sum(server.health.failures for server in servers))
         behind = _gauge("countless_answers_behind_seconds", "Age of the answers while changes are not saved, else 0.")
-        behind.add_metric([], self._server.behind_s)
+        behind.add_metric([], max((server.health.behind_s for server in servers), default=0.0))
         tombstones = _gauge(
             "countless_tombstone_share", "Largest part of max_share of max_tombstone_mb that a token has used."
         )
-        limits = self._server.settings
-        tombstones.add_metric([], self._server.tombstone_bytes / (1e6 * limits.max_tombstone_mb * limits.max_share))
+        most = max((server.tombstones.largest for server in servers), default=0)  # of one site with one shard
+        tombstones.add_metric([], most / (1e6 * limits.max_tombstone_mb * limits.max_share))
         labels = _gauge("countless_label_share", "Largest part of max_share of max_label_mb that a token uses.")
-        labels.add_metric([], self._server.label_bytes / (1e6 * limits.max_label_mb * limits.max_share))
+        most = max((server.families.label_shares.bytes.largest for server in servers), default=0)
+        labels.add_metric([], most / (1e6 * limits.max_label_mb * limits.max_share))
         yield from (failures, behind, tombstones, labels)
 
     def _sites(self) -> Slices:
@@ -160,7 +164,7 @@ class ServerCollector:
         following: Tally[tuple[str, BudgetState]] = Tally()
         asked: Tally[str] = Tally()  # by template, or by name
         recalled: Tally[str] = Tally()
-        for number, (name, budget) in enumerate(list(self._server.budgets.by_name.items())):
+        for number, (name, budget) in enumerate(list(budgets_of(self._server).items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None
             usage = budget.usage
@@ -220,7 +224,8 @@ async def exposition(server: ServerView, accept: str, more: Iterable[Metric] = (
 def process_metrics(state: AppState) -> Iterator[Metric]:
     """`state` is that of the application."""
     yield from ProcessCollector(registry=None).collect()  # process_cpu_seconds_total, process_resident_memory_bytes ...
-    yield _histogram("countless_save_seconds", "Time that a save of changes took.", state.server.save_seconds)
+    save_seconds = Timings.sum_of(server.health.save_seconds for server in state.server.servers)
+    yield _histogram("countless_save_seconds", "Time that a save of changes took.", save_seconds)
     yield _histogram("countless_loop_lag_seconds", "How late the event loop is with what is due.", state.loop_lag)
     open_connections = getattr(state, "open_connections", None)
     if open_connections is not None:

@@ -48,7 +48,7 @@ _WRONG_FIELD = re.compile(r"Expected `(?P<types>[^`]+)`, got `\w+` - at `\$\.(?P
 _JSON_TYPES = {"float": "a number such as 0.01", "int": "an integer", "str": "text", "bool": "true or false"}
 
 
-def _server(request: Request) -> SiteServer:
+def server_of(request: Request) -> SiteServer:
     server: SiteServer = request.app.state.server
     return server
 
@@ -72,7 +72,7 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
 async def list_counters(request: Request) -> Response:
     """All counters, and families, in the order of their names, 1,000 at a time."""
     after = request.query_params.get("after", "")
-    server = _server(request)
+    server = server_of(request)
     names = sorted(name for name in server.names if name > after)
     page = [summed(name, [public_view(part) for part in parts_of(server, name)]) for name in names[:MAX_LISTED]]
     return json(AnswerPage(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
@@ -80,7 +80,7 @@ async def list_counters(request: Request) -> Response:
 
 async def create_counter(request: Request) -> Response:
     """Create a counter with a configuration of its own, or a family, before any site counts it."""
-    rules, server = await read_body(request, NewCounter), _server(request)
+    rules, server = await read_body(request, NewCounter), server_of(request)
     if rules.name in server.by_name:
         return error(f"there is a counter {rules.name!r} already", 409)
     server.create(rules.name, rules.spec(server.settings.defaults))
@@ -103,7 +103,7 @@ async def read_counter(request: Request) -> Response:
     """
     name, query = request.path_params["name"], request.query_params
     read = reading(request.app.state.recorder, query.get("window"), query.get("rolling"))
-    return json(summed(name, [read(part) for part in parts_of(_server(request), name)]))
+    return json(summed(name, [read(part) for part in parts_of(server_of(request), name)]))
 
 
 async def read_top(request: Request) -> Response:
@@ -118,14 +118,14 @@ async def read_top(request: Request) -> Response:
     name, query = request.path_params["name"], request.query_params
     share = parse_share(query.get("share", "0.02"))
     read = reading(request.app.state.recorder, query.get("window"), query.get("rolling"))
-    return json(top_of(name, parts_of(_server(request), name), share, read, query.get("window")))
+    return json(top_of(name, parts_of(server_of(request), name), share, read, query.get("window")))
 
 
 async def read_quantiles(request: Request) -> Response:
     """Quantiles of a distribution: 0.5, 0.9 and 0.99, or each `q`; and the rank of each `value`.
     A rank is the number of observations that are at most as large. With `window`, of that time, if it has windows.
     """
-    query, by_name = request.query_params, _server(request).by_name
+    query, by_name = request.query_params, server_of(request).by_name
     distribution = distribution_named(by_name, request.path_params["name"])
     shares, values = query.getlist("q"), query.getlist("value")
     shares = shares or ([] if values else ["0.5", "0.9", "0.99"])
@@ -134,7 +134,7 @@ async def read_quantiles(request: Request) -> Response:
 
 async def list_windows(request: Request) -> Response:
     """The youngest windows of a counter with windows, oldest first: 48, or `limit`; with labels, their sums."""
-    server, name, limit = _server(request), request.path_params["name"], request.query_params.get("limit", "48")
+    server, name, limit = server_of(request), request.path_params["name"], request.query_params.get("limit", "48")
     if not (limit.isascii() and limit.isdecimal() and len(limit) < 6 and 1 <= int(limit) <= MAX_LISTED):
         raise InvalidParameter("limit", limit[:100], f"an integer from 1 to {MAX_LISTED}")
     return json(window_list(name, parts_of(server, name), int(limit)))
@@ -142,12 +142,12 @@ async def list_windows(request: Request) -> Response:
 
 async def inspect_counter(request: Request) -> Response:
     """The answer with its round, sites and messages; with labels, the sums of all series."""
-    return json(operator_sum(_server(request), request.path_params["name"]))
+    return json(operator_sum(server_of(request), request.path_params["name"]))
 
 
 async def configure_counter(request: Request) -> Response:
     """Change the configuration of a counter and its series; of a family, its windows."""
-    server, name, rules = _server(request), request.path_params["name"], await read_body(request, Rules)
+    server, name, rules = server_of(request), request.path_params["name"], await read_body(request, Rules)
     server.configure(name, rules.applied_to(server.spec_of(name)))
     await server.require_saved()
     found = server.by_name.get(name)  # None: it has labelled series only
@@ -156,8 +156,8 @@ async def configure_counter(request: Request) -> Response:
 
 async def delete_counter(request: Request) -> Response:
     """Delete a counter with its series, or a family. Connected sites start again from zero."""
-    _server(request).delete(request.path_params["name"])
-    await _server(request).require_saved()
+    server_of(request).delete(request.path_params["name"])
+    await server_of(request).require_saved()
     return Response(status_code=204)
 
 
@@ -167,14 +167,14 @@ async def watch_counter(request: Request) -> Response:
     With `over`, also an event `possibly` when the upper bound exceeds this number, and `certainly` when the
     lower one does.
     """
-    server, name = _server(request), request.path_params["name"]
+    server, name = server_of(request), request.path_params["name"]
     parts_of(server, name)
     return event_stream(request, answer_changes(server, name), parse_threshold(request.query_params.get("over")))
 
 
 async def list_sites(request: Request) -> Response:
     """Every incarnation of every site that has a session."""
-    server, now = _server(request), _server(request).now()
+    server, now = server_of(request), server_of(request).now()
     sites = [
         SiteStatus(
             site=str(session.site_id.site),
@@ -189,8 +189,8 @@ async def list_sites(request: Request) -> Response:
 
 async def forget_site(request: Request) -> Response:
     """Drop the incarnations of a site that are not connected. Their last known counts stay in the totals."""
-    forgotten = _server(request).drop_site(request.path_params["site"])
-    await _server(request).require_saved()
+    forgotten = server_of(request).drop_site(request.path_params["site"])
+    await server_of(request).require_saved()
     return json(DropResult(forgotten))
 
 
@@ -201,8 +201,8 @@ async def forget_silent_sites(request: Request) -> Response:
     A coordinator does not know for how long a site was silent before it started.
     """
     silent_for = require_duration("silent_for", request.query_params.get("silent_for"), "1s", "3650d")
-    forgotten = _server(request).drop_silent(silent_for)
-    await _server(request).require_saved()
+    forgotten = server_of(request).drop_silent(silent_for)
+    await server_of(request).require_saved()
     return json(DropResult(forgotten))
 
 

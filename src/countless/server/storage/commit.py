@@ -14,7 +14,6 @@ from countless.server.connection import Connection
 from countless.server.storage.base import StoreError
 from countless.server.storage.health import SaveHealth
 from countless.server.storage.rows import Changes, Dropped, Publish, Saved, StateStore, Stored, Tombstone
-from countless.server.timings import Timings
 from countless.wire.frames import DownItem
 from countless.wire.keys import Key
 
@@ -44,7 +43,6 @@ class CommitPipeline:
 
     def __init__(self, store: StateStore, health: SaveHealth | None = None) -> None:
         self.health = health or SaveHealth()
-        self.save_seconds = Timings()
         self._work = asyncio.Event()
         self._store = store
         self._changed: dict[Saved, None] = {}  # since the last batch was taken
@@ -201,7 +199,7 @@ class CommitPipeline:
             try:
                 began = loop.time()
                 await loop.run_in_executor(self._writer, self._store.save, changes)
-                self.save_seconds.observe(loop.time() - began)
+                self.health.save_seconds.observe(loop.time() - began)
                 if self.health.failing is not None:
                     log.warning("save succeeded, answers are published again: failures=%d", attempts)
                 break

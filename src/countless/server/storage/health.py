@@ -11,6 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from countless.core.answer import State
+from countless.server.timings import Timings
 
 SLOW_SAVE_S = 2.0  # a save of everything that collected while the one before ran takes some tenths of a second
 
@@ -32,6 +33,7 @@ class SaveHealth:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.failing: str | None = None  # why nothing can be saved at present
         self.failures = 0  # saves that have failed
+        self.save_seconds = Timings()  # that saves took
         self.on_change: Callable[[], None] = _ignore  # it begins or ends to fail
         self._clock = clock
         self._collects_since = clock()  # no change that is in no batch yet is older

@@ -10,8 +10,9 @@ from time import time
 from typing import Any
 
 from countless.core.budget.state import BudgetState
+from countless.server.http.budgets.schemas import BudgetReader, budgets_of
 from countless.server.http.page.counter_view import LIST_INTERVAL_S, ROWS_PER_PAGE, Event, require_sort
-from countless.server.http.server_view import BudgetReader, ServerView
+from countless.server.http.server_view import ServerView
 from countless.wire.keys import is_template
 
 BUDGET_SORTS = ("name", "used")
@@ -49,7 +50,7 @@ class BudgetListView:
 
     def changes(self) -> Iterator[Event]:
         """`budgets`: the whole page, whenever something in it has changed."""
-        by_name, found = self._server.budgets.by_name, self._names()
+        by_name, found = budgets_of(self._server), self._names()
         names = _names_of_templates(by_name.values())
         page = found[self._start : self._start + ROWS_PER_PAGE]
         rows = [budget_row(by_name[name], names) for name in page]
@@ -60,7 +61,7 @@ class BudgetListView:
             yield "budgets", {"now": time(), **data}
 
     def _names(self) -> list[str]:
-        by_name, reverse = self._server.budgets.by_name, self._sort.startswith("-")
+        by_name, reverse = budgets_of(self._server), self._sort.startswith("-")
         names = [name for name in by_name if self._find in name.casefold()]
         if self._sort.removeprefix("-") == "used":
             return sorted(names, key=lambda name: (_used_share(by_name[name]), name), reverse=reverse)
@@ -78,7 +79,7 @@ class BudgetView:
 
     def changes(self) -> Iterator[Event]:
         """`no-budget` while there is none of this name; then `budget`, and for operators `holders`."""
-        budget = self._server.budgets.by_name.get(self._name)
+        budget = budgets_of(self._server).get(self._name)
         for name, data in self._events(budget):
             if data != self._last.get(name):
                 self._last[name] = data
@@ -90,7 +91,7 @@ class BudgetView:
             yield "no-budget", {"budget": self._name}
             return
         self._last.pop("no-budget", None)
-        names = _names_of_templates(self._server.budgets.by_name.values())
+        names = _names_of_templates(budgets_of(self._server).values())
         yield "budget", budget_row(budget, names) | self._details(budget)
 
     def _details(self, budget: BudgetReader) -> dict[str, Any]:

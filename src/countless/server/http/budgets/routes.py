@@ -5,17 +5,18 @@ from starlette.responses import Response
 
 from countless.core.budget.rule import BudgetRule
 from countless.errors import InvalidParameter
-from countless.server.http.api.budget_schemas import BudgetChange, BudgetList, BudgetStatus, NewBudget, PeriodBounds
 from countless.server.http.api.openapi import Operation, error, json
-from countless.server.http.routes import MAX_LISTED, read_body
-from countless.server.http.server_view import BudgetReader
+from countless.server.http.budgets.schemas import (
+    BudgetChange,
+    BudgetList,
+    BudgetReader,
+    BudgetStatus,
+    NewBudget,
+    PeriodBounds,
+)
+from countless.server.http.routes import MAX_LISTED, read_body, server_of
 from countless.server.site_server import SiteServer
 from countless.wire.keys import is_template
-
-
-def _server(request: Request) -> SiteServer:
-    server: SiteServer = request.app.state.server
-    return server
 
 
 def _status(server: SiteServer, budget: BudgetReader) -> BudgetStatus:
@@ -52,7 +53,7 @@ def _status(server: SiteServer, budget: BudgetReader) -> BudgetStatus:
 
 async def list_budgets(request: Request) -> Response:
     """All budgets in the order of their names, 1,000 at a time: templates, and the names in use that follow them."""
-    server, after = _server(request), request.query_params.get("after", "")
+    server, after = server_of(request), request.query_params.get("after", "")
     names = sorted(name for name in server.budgets.by_name if name > after)
     page = [_status(server, server.budgets.by_name[name]) for name in names[:MAX_LISTED]]
     return json(BudgetList(page, names[MAX_LISTED - 1] if len(names) > MAX_LISTED else None))
@@ -63,7 +64,7 @@ async def create_budget(request: Request) -> Response:
 
     `keys/*` is a template: each name that begins with `keys/` is a budget with its rule, made when it is first used.
     """
-    server, new = _server(request), await read_body(request, NewBudget)
+    server, new = server_of(request), await read_body(request, NewBudget)
     if new.name in server.budgets.by_name:
         return error(f"there is a budget {new.name!r} already: change it, or delete it first", 409)
     budget = server.budgets.create(new.name, BudgetRule(**new.rule()))
@@ -73,7 +74,7 @@ async def create_budget(request: Request) -> Response:
 
 async def read_budget(request: Request) -> Response:
     """The limit of a budget, and what is known of its use."""
-    server = _server(request)
+    server = server_of(request)
     return json(_status(server, server.budgets.get(request.path_params["name"])))
 
 
@@ -83,7 +84,7 @@ async def configure_budget(request: Request) -> Response:
     A template is changed with all names that follow it. A name that is changed itself follows its template no longer.
     The state is `lowering` until sites have returned what they may spend beyond a lowered limit.
     """
-    server, changes = _server(request), await read_body(request, BudgetChange)
+    server, changes = server_of(request), await read_body(request, BudgetChange)
     budget = server.budgets.configure(request.path_params["name"], changes.given())
     await server.require_saved()
     return json(_status(server, budget))
@@ -96,7 +97,7 @@ async def reset_budget(request: Request) -> Response:
     Units that sites hold, or may have spent without a report, count as spent after the reset. A template cannot be
     reset: reset the names that follow it.
     """
-    server, name = _server(request), request.path_params["name"]
+    server, name = server_of(request), request.path_params["name"]
     if is_template(name):
         raise InvalidParameter("name", name, "a name that follows the template, which has no units itself")
     budget = server.budgets.reset(name)
@@ -106,8 +107,8 @@ async def reset_budget(request: Request) -> Response:
 
 async def delete_budget(request: Request) -> Response:
     """Delete a budget, or a template with all names that follow it. Connected sites may spend nothing more of it."""
-    _server(request).budgets.delete(request.path_params["name"])
-    await _server(request).require_saved()
+    server_of(request).budgets.delete(request.path_params["name"])
+    await server_of(request).require_saved()
     return Response(status_code=204)
 
 

@@ -1,6 +1,7 @@
-"""The bodies of requests and responses about budgets."""
+"""Budgets as they are read, and the bodies of requests and responses about them."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Protocol
 
 from msgspec import Struct
 
@@ -13,9 +14,61 @@ from countless.core.budget.rule import (
     MIN_ROLLING,
     ON_LOSS,
     ON_UNREACHABLE,
+    BudgetRule,
 )
-from countless.core.budget.state import BudgetState
+from countless.core.budget.state import BudgetState, HolderRow, Usage
+from countless.core.calendar import Calendar
 from countless.server.http.api.schemas import Anchor, Name, Per, Zone, described
+from countless.server.http.server_view import ServerView
+from countless.server.sessions.readable import Together
+
+
+class BudgetReader(Protocol):
+    """A budget in the present period."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rule(self) -> BudgetRule: ...
+
+    @property
+    def calendar(self) -> Calendar | None: ...
+
+    @property
+    def window(self) -> tuple[int, int] | None:
+        """The bounds of the present period, in seconds since 1970."""
+
+    @property
+    def usage(self) -> Usage: ...
+
+    @property
+    def held(self) -> int:
+        """The units that sites held when they last reported."""
+
+    @property
+    def holders(self) -> int: ...
+
+    @property
+    def holder_rows(self) -> list[HolderRow]:
+        """For operators."""
+
+    @property
+    def refused_from(self) -> int | None:
+        """The smallest request that a site refuses; None if none does."""
+
+    @property
+    def asks(self) -> int:
+        """Requests that got in line, in all periods."""
+
+    @property
+    def recalls(self) -> int:
+        """Recalls of all sites that were lent room, in all periods."""
+
+
+def budgets_of(view: ServerView) -> Mapping[str, BudgetReader]:
+    return Together(*(server.budgets.by_name for server in view.servers))
+
 
 Limit = Annotated[
     Any, described("The units that all sites may spend together.", type="integer", minimum=1, maximum=MAX_AMOUNT)
