@@ -80,7 +80,6 @@ class SiteServer:
         self.dropped: Tally[str] = Tally()  # refused connections and counters, by reason
         self.refused = RefusedSites(wall_clock)
         self.frame_bytes = {"up": 0, "down": 0}
-        self.connection_count = 0
         self.connections: Shares[object] = Shares(settings.max_connections, settings.max_share)
         self.long_frames = Turns()
         self.partial_bytes = Amounts(1_000_000 * settings.max_partial_mb, settings.max_share)

@@ -219,16 +219,16 @@ async def test_without_a_lease_nothing_is_received_and_nothing_is_sent(shard: Sh
 
 async def test_closed_stream_is_forgotten_and_closing_the_shard_closes_the_others(shard: Shard) -> None:
     first, second = await shard.connect("first"), await shard.connect("second")
-    assert shard.server.connection_count == 2
+    assert len(shard.server.connections) == 2
     first.stream.close()
     await first.flush()
-    assert shard.server.connection_count == 1
+    assert len(shard.server.connections) == 1
     assert shard.connections.debug_state().keys() == {"second"}
     third = await shard.connect("third")
     assert third.received[0] == HelloAck(VERSION, 30_000)
     await shard.connections.close("moved")
     assert second.error == third.error == "stream closed by the coordinator: moved"
-    assert (shard.server.connection_count, shard.connections.debug_state()) == (0, {})
+    assert (len(shard.server.connections), shard.connections.debug_state()) == (0, {})
 
 
 async def test_message_rate_above_the_limit_closes_the_stream(shard: Shard) -> None:

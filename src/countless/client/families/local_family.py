@@ -240,23 +240,7 @@ class LocalFamilyWindows(LocalWindows[LocalFamily]):
             return 0 if present is None else present.count_of(label)
 
 
-class CountsLabels(Protocol):
-    """A `LocalFamily`, or `LocalFamilyWindows`; then what it has counted is that of the present window."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def rule(self) -> FamilyRule: ...
-
-    @property
-    def count(self) -> int: ...
-
-    def add(self, label: str, n: int = 1) -> None: ...
-
-    def add_overflow(self, n: int = 1) -> None: ...
-
-    def count_of(self, label: str) -> int: ...
+AnyLocalFamily = LocalFamily | LocalFamilyWindows
 
 
 class LabelOfFamily:
@@ -264,7 +248,7 @@ class LabelOfFamily:
 
     __slots__ = ("_family", "_label")
 
-    def __init__(self, family: CountsLabels, series: str) -> None:
+    def __init__(self, family: AnyLocalFamily, series: str) -> None:
         self._family = family
         self._label = label_of_series(family.name, series)
 
@@ -283,7 +267,7 @@ class LabelOfFamily:
 class ClientDistribution:
     """Values that this process observes, from `Client.distribution`. `observe` never blocks on the network."""
 
-    def __init__(self, family: CountsLabels) -> None:
+    def __init__(self, family: AnyLocalFamily) -> None:
         self.name = family.name
         self._family = family
         self._buckets = family.rule.buckets

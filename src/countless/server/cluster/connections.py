@@ -95,9 +95,8 @@ class NatsConnections:
         connection = NatsConnection(server, site_token, stream, self._clock(), self._mark_ready)
         is_full = server.connections.is_full(connection.peer)
         self._connections[site_token, stream] = connection
-        server.connection_count += 1
         server.connections.add(connection, connection.peer)
-        if server.connection_count > server.settings.max_connections or server.draining:
+        if len(server.connections) > server.settings.max_connections or server.draining:
             server.dropped["too many connections"] += 1
             connection.close(1013, "no more connections (max_connections)")
         elif is_full:
@@ -156,7 +155,6 @@ class NatsConnections:
         if self._connections.get(key) is connection:
             del self._connections[key]
             self._ready.pop(connection, None)
-            self._server.connection_count -= 1
             self._server.connections.remove(connection)
             connection.drop_frames()
             if connection.session is not None:

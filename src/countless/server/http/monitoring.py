@@ -99,8 +99,8 @@ class ServerCollector:
         dropped = _counter("countless_dropped", "Rejected requests, connections and counters.", "reason")
         overflow = _counter("countless_label_overflow", "Labelled series counted in the overflow series.", "counter")
         for server in self._server.servers:
-            for counter, series in server.overflowed.items():
-                overflow.add_metric([counter], series)
+            for name, series in server.overflowed.items():
+                overflow.add_metric([name], series)
         for number, (name, counter) in enumerate(list(self._server.by_name.items())):
             if number % ROWS_PER_SLICE == 0:
                 yield None

@@ -144,11 +144,8 @@ class Readable(Protocol):
     def rounds(self) -> "RoundReader | None": ...
 
 
-class LabelReader(Readable, Protocol):
-    """A family."""
-
-    @property
-    def published_answer(self) -> TotalAnswer: ...
+class CountsReader(Readable, Protocol):
+    """Something with labels: all that was counted of each, and in spans of windows."""
 
     @property
     def epsilon(self) -> float: ...
@@ -159,27 +156,24 @@ class LabelReader(Readable, Protocol):
 
     def labels_between(self, start: float, end: float) -> LabelCounts:
         """The counts of a span of windows. Raises NoWindows."""
+
+
+class LabelReader(CountsReader, Protocol):
+    """A family."""
+
+    @property
+    def published_answer(self) -> TotalAnswer: ...
 
     def series_name(self, label: str) -> str: ...
 
     def label_of(self, series: str) -> str: ...
 
 
-class ValueReader(Readable, Protocol):
+class ValueReader(CountsReader, Protocol):
     """A distribution: its labels are buckets of values."""
 
     @property
-    def epsilon(self) -> float: ...
-
-    @property
     def accuracy(self) -> float: ...
-
-    @property
-    def published(self) -> LabelCounts:
-        """The counts of all that was counted."""
-
-    def labels_between(self, start: float, end: float) -> LabelCounts:
-        """The counts of a span of windows. Raises NoWindows."""
 
     def quantiles(self, shares: Iterable[float], counts: LabelCounts) -> list[Quantile]:
         """Empty if nothing is known."""

@@ -13,7 +13,7 @@ from countless.errors import InvalidParameter, UnknownName
 from countless.server.http.answers.published import as_of
 from countless.server.http.answers.windows import span_answer
 from countless.server.http.api.schemas import QuantileAnswer, QuantileRow, RankRow, TopAnswer, TopRow
-from countless.server.sessions.readable import LabelReader, Readable, ValueReader
+from countless.server.sessions.readable import CountsReader, LabelReader, Readable, ValueReader
 
 MAX_QUANTILES = 100  # in one request
 MAX_TOP_LABELS = 10_000  # in one answer: sites are not served meanwhile, for 70 ms; all of a million took 6 s
@@ -26,7 +26,7 @@ class Counts(NamedTuple):
     state: State
 
 
-def counts_of(family: LabelReader | ValueReader, window: str | None) -> Counts:
+def counts_of(family: CountsReader, window: str | None) -> Counts:
     if window is None:
         return Counts(family.published, family.published_answer.state)
     span, answer = span_answer(family, window)
@@ -101,7 +101,7 @@ def labels_or_quantiles(counter: Readable) -> tuple[str, dict[str, Any]] | None:
     return None
 
 
-def _with_windows(family: LabelReader | ValueReader, shown: Callable[[LabelCounts], dict[str, Any]]) -> dict[str, Any]:
+def _with_windows(family: CountsReader, shown: Callable[[LabelCounts], dict[str, Any]]) -> dict[str, Any]:
     data = shown(family.published)
     if family.windows is not None:
         data["per"] = family.windows.calendar.per

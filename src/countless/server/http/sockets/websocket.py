@@ -77,7 +77,7 @@ async def site_socket(websocket: WebSocket) -> None:
         server.dropped["not allowed"] += 1
         server.refused.add(_address(websocket), access.why_refused(websocket))
         return await websocket.close()  # before `accept`: the client sees status 403
-    if server.connection_count >= server.settings.max_connections or server.draining:
+    if len(server.connections) >= server.settings.max_connections or server.draining:
         server.dropped["too many connections"] += 1
         server.refused.add(_address(websocket), "too many connections (max_connections)")
         await websocket.accept()
@@ -88,7 +88,6 @@ async def site_socket(websocket: WebSocket) -> None:
         server.refused.add(_address(websocket), "too many connections of one token (max_share of max_connections)")
         await websocket.accept()
         return await websocket.close(1013, "no more connections of this token (max_share of max_connections)")
-    server.connection_count += 1
     server.connections.add(websocket, peer)
     set_hold = websocket.scope.get("extensions", {}).get(HOLD)
     if set_hold is not None:
@@ -97,7 +96,6 @@ async def site_socket(websocket: WebSocket) -> None:
         await websocket.accept()
         await _serve(websocket, server, access, grant, peer)
     finally:
-        server.connection_count -= 1
         server.connections.remove(websocket)
 
 
