@@ -20,6 +20,7 @@ from countless.agent.metrics import exposition
 from countless.agent.parts import Agent
 from countless.agent.statsd import MAX_COUNT, Fault
 from countless.client.counter import Counter
+from countless.errors import InvalidParameter, UnknownBudget
 from countless.wire.keys import is_label
 
 _PROBLEMS = {
@@ -64,7 +65,7 @@ def build_app(agent: Agent) -> Starlette:
         routes=routes,
         lifespan=lifespan,
         middleware=[Middleware(CheckedHost, names=agent.hosts)],
-        exception_handlers={Refused: refuse},
+        exception_handlers=dict.fromkeys((Refused, UnknownBudget, InvalidParameter), refuse),
     )
     app.state.agent = agent
     return app
@@ -88,7 +89,8 @@ def _places(body: Add | list[Add]) -> list[tuple[Add, str]]:
 
 
 async def refuse(request: Request, problem: Exception) -> Response:
-    return json({"error": str(problem)}, problem.status if isinstance(problem, Refused) else 500)
+    status = problem.status if isinstance(problem, Refused) else 404 if isinstance(problem, UnknownBudget) else 400
+    return json({"error": str(problem)}, status)
 
 
 def _series(intake: Intake, each: Add, place: str) -> Counter:

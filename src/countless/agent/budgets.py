@@ -11,14 +11,14 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
-from countless.agent.bodies import Refused, json, read_body
+from countless.agent.bodies import json, read_body
 from countless.agent.holds import Holds
 from countless.client.budgets.client_budget import ClientBudget
 from countless.client.budgets.requests import WAIT_S
 from countless.client.client import Client
 from countless.core.budget.amounts import MAX_AMOUNT
 from countless.core.budget.decision import Reason
-from countless.errors import BudgetRefused, InvalidParameter, LimitExceeded, Starved, UnknownBudget, Unreachable
+from countless.errors import LimitExceeded, Starved, Unreachable
 
 MAX_WAIT_S = 60.0
 MAX_HOLD_S = 86_400.0
@@ -70,13 +70,8 @@ class AgentBudgets:
     async def take(self, request: Request) -> Response:
         """Spend units."""
         body = await read_body(request, lambda content: _decode_take(content or b"{}"), _TAKE)
-        budget = self._find(request)
-        try:
-            decision = await budget.atake(body.n, body.wait)
-        except UnknownBudget as problem:
-            raise Refused(str(problem), 404) from problem
-        except InvalidParameter as problem:
-            raise Refused(str(problem)) from problem
+        budget = self._client.budget(request.path_params["name"])
+        decision = await budget.atake(body.n, body.wait)
         if not decision:
             return self._refusal(budget, decision.reason, body)
         self.decisions[Reason.ALLOWED] += 1
@@ -85,15 +80,11 @@ class AgentBudgets:
     async def reserve(self, request: Request) -> Response:
         """Hold units until the program says how many it has used, or until they expire."""
         body = await read_body(request, _decode_reserve, _RESERVE)
-        budget = self._find(request)
+        budget = self._client.budget(request.path_params["name"])
         self.holds.require_place()
         try:
             hold = await budget.areserve(body.n, body.wait, body.expires_in)
-        except UnknownBudget as problem:
-            raise Refused(str(problem), 404) from problem
-        except InvalidParameter as problem:
-            raise Refused(str(problem)) from problem
-        except BudgetRefused as refusal:
+        except (LimitExceeded, Starved, Unreachable) as refusal:
             return self._refusal(budget, _REASONS[type(refusal)], body)
         self.decisions[Reason.ALLOWED] += 1
         identity = self.holds.add(budget.name, hold)
@@ -104,12 +95,6 @@ class AgentBudgets:
         body = await read_body(request, _decode_settle, _SETTLE)
         returned = self.holds.settle(request.path_params["name"], body.hold, body.used)
         return json({"spent": body.used, "returned": returned})
-
-    def _find(self, request: Request) -> ClientBudget:
-        try:
-            return self._client.budget(request.path_params["name"])
-        except InvalidParameter as problem:
-            raise Refused(str(problem)) from problem
 
     def _refusal(self, budget: ClientBudget, reason: Reason, body: Take | Reserve) -> Response:
         self.decisions[reason] += 1
