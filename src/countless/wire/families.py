@@ -105,7 +105,7 @@ class FamilyRejected(NamedTuple):
 
 
 class LabelCap(NamedTuple):
-    """Down, to sites of version 3 and later: count at most so many labels of each family by name, on this connection.
+    """Down: count at most so many labels of each family by name, on this connection.
 
     Labels that the site counts by name already are counted on; the events of others are in the overflow label. It does
     not hold for distributions.

@@ -2,8 +2,8 @@
 
 The round has phases. Phase j ends when the estimate reaches a secret threshold; inside a phase the public answer does
 not move. The thresholds are uniform on the ordered lists that keep each of them in its window.
-design/proofs/dithered.md states and proves what a plan must satisfy;
-`dithered.plan_dithered` makes one, `dithered_check` verifies it.
+design/proofs/dithered.md states and proves what a plan must satisfy; `plan_dithered` makes one, `check_dithered`
+verifies it.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,13 @@
 """Plans for `dithered` rounds: secret lattices and secret thresholds (design/proofs/dithered.md).
 
-    dithered_plan.py      the plan
-    dithered_schedule.py  exact numbers for a given shape (lengths and dithers of the phases)
-    dithered_search.py    which shape to try
+    plan.py               the plan
+    schedule.py           exact numbers for a given shape (lengths and dithers of the phases)
+    shape_search.py       which shape to try
     ordered_volume.py     volumes of ordered points in windows
     tails.py              tails of a sum of uniforms
-    dithered_check.py     every inequality once more, computed in another way
+    check.py              every inequality once more, computed in another way
 
-`plan_dithered` returns only plans that `dithered_check` has verified. The check shares only the plan with the others.
+`plan_dithered` returns only plans that `check_dithered` has verified. The check shares only the plan with the others.
 """
 
 from functools import lru_cache
