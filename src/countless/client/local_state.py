@@ -16,7 +16,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from countless.client import forks
 from countless.client.budgets.budget import BudgetLink, BudgetPart, in_memory
-from countless.client.budgets.requests import Refusal
+from countless.client.budgets.requests import PeriodRefusal
 from countless.client.families.local_family import LocalFamily, LocalFamilyWindows
 from countless.client.kinds.counter import CounterMember
 from countless.client.kinds.member import AnyMember, LocalObject
@@ -216,7 +216,7 @@ class LocalState:
                 part.end()
         return part
 
-    def _refusal(self, budget: str) -> Refusal | None:
+    def _refusal(self, budget: str) -> PeriodRefusal | None:
         return None if self._durable is None else self._durable.refusal(budget)
 
     # Windows that are finished, and everything delivered

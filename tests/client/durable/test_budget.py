@@ -7,7 +7,7 @@ from shutil import copyfile
 
 import pytest
 
-from countless.client.budgets.requests import Refusal
+from countless.client.budgets.requests import PeriodRefusal
 from countless.client.durable import budget_record
 from countless.client.durable.budget import DurableBudget, OrphanedBudget, orphaned_budgets
 from countless.client.durable.budget_record import NAME_OFFSET, read_boot_id
@@ -65,7 +65,7 @@ def test_refusal_in_a_period_is_found_by_the_next_process_until_units_are_grante
         local.follow(rule)
         local.receive(Quota(local.site.budget, since=1, number=1, granted=0, refuse_from=2))
     granted_again.receive(Quota(granted_again.site.budget, since=1, number=2, granted=5))
-    assert [record.refusal for record in reopened(file).budgets] == [Refusal(2, 4 * 86_400), None]
+    assert [record.refusal for record in reopened(file).budgets] == [PeriodRefusal(2, 4 * 86_400), None]
 
 
 def test_acknowledged_record_is_not_handed_in_again(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from countless.client.budgets.requests import (
     UNREACHABLE,
     WAIT_S,
     HoldType,
-    Refusal,
+    PeriodRefusal,
     RequestKey,
     Waiter,
 )
@@ -68,7 +68,7 @@ class BudgetLink(NamedTuple):
     connected: Callable[[], bool]
     count_waiter: Callable[[int], None]  # 1: a thread waits for the coordinator; -1: it does not any more
     new_local: NewLocal = in_memory  # for an incarnation of this process
-    refusal: Callable[[str], Refusal | None] = lambda name: None  # left in the `state_dir`
+    refusal: Callable[[str], PeriodRefusal | None] = lambda name: None  # left in the `state_dir`
     disabled: bool = False  # nothing is ever sent, and every request is allowed
     clock: Callable[[], float] = time  # it decides to which period a request belongs
     steady_clock: Callable[[], float] = steady_clock  # of rolling budgets, and of holds

@@ -31,7 +31,7 @@ RequestKey = tuple[str | int, ...]  # the budgets and the units of a request: wh
 _numbers = count()
 
 
-class Refusal(NamedTuple):
+class PeriodRefusal(NamedTuple):
     """Requests of so many units, and of more, were refused in the period that ends then."""
 
     refused_from: int

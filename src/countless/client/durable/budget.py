@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from math import inf
 
 from countless.client.budgets.local_budget import MAX_ASIDE, NONE_ASIDE, LocalBudget
-from countless.client.budgets.requests import Refusal
+from countless.client.budgets.requests import PeriodRefusal
 from countless.client.durable.budget_record import UNKNOWN_BOOT, BudgetRecord
 from countless.client.durable.count_file import CountFile
 from countless.client.forks import present_page
@@ -58,7 +58,9 @@ class DurableBudget(LocalBudget):
         super().receive(quota)
         self._save()
         if self._file is not None and self._record is not None and self._ends_at is not None:
-            self._record.save_refusal(None if self.refused_from is None else Refusal(self.refused_from, self._ends_at))
+            self._record.save_refusal(
+                None if self.refused_from is None else PeriodRefusal(self.refused_from, self._ends_at)
+            )
 
     def resend(self) -> Ask:
         message = super().resend()

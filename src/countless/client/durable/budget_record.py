@@ -27,7 +27,7 @@ from itertools import filterfalse
 from operator import setitem
 from pathlib import Path
 
-from countless.client.budgets.requests import Refusal
+from countless.client.budgets.requests import PeriodRefusal
 from countless.core.budget.messages import BudgetId
 
 NAME_OFFSET = 8  # words before the name
@@ -119,11 +119,11 @@ class BudgetRecord:
         self.words[self.at + _BATCH_TOTAL] = batch_total & _WORD
 
     @property
-    def refusal(self) -> Refusal | None:
-        refusal = Refusal(self.words[self.at + _REFUSED_FROM], self.words[self.at + _ENDS_AT])
+    def refusal(self) -> PeriodRefusal | None:
+        refusal = PeriodRefusal(self.words[self.at + _REFUSED_FROM], self.words[self.at + _ENDS_AT])
         return refusal if self.incarnation and refusal.refused_from else None
 
-    def save_refusal(self, refusal: Refusal | None) -> None:
+    def save_refusal(self, refusal: PeriodRefusal | None) -> None:
         words, at = self.words, self.at
         words[at + _REFUSED_FROM] = 0
         if refusal is not None:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event, RLock, Thread
 
-from countless.client.budgets.requests import Refusal
+from countless.client.budgets.requests import PeriodRefusal
 from countless.client.durable.budget import orphaned_budgets
 from countless.client.durable.count_file import SUFFIX, CountFile
 from countless.client.durable.counter import orphaned_counters
@@ -89,7 +89,7 @@ class OrphanRecovery:
     def __init__(
         self, directory: Path, open_transport: Callable[[str], Transport], lock: RLock, sharded: bool = False
     ) -> None:
-        self.refusals: dict[str, Refusal] = {}  # by budget: what the processes that ended were told last
+        self.refusals: dict[str, PeriodRefusal] = {}  # by budget: what the processes that ended were told last
         self._directory = directory
         self._sharded = sharded
         self._open_transport = open_transport

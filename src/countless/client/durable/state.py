@@ -8,7 +8,7 @@ from threading import RLock
 
 from countless.client import forks
 from countless.client.budgets.local_budget import LocalBudget
-from countless.client.budgets.requests import Refusal
+from countless.client.budgets.requests import PeriodRefusal
 from countless.client.durable.budget import DurableBudget
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.counter import DurableCounter
@@ -63,7 +63,7 @@ class DurableState:
     def budget(self, site: BudgetSite, site_id: SiteId) -> LocalBudget:
         return DurableBudget(site, site_id.incarnation, self._file)
 
-    def refusal(self, budget: str) -> Refusal | None:
+    def refusal(self, budget: str) -> PeriodRefusal | None:
         """The newest that processes which have ended left of this budget."""
         return None if self._recovery is None else self._recovery.refusals.get(budget)
 
