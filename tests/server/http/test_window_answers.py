@@ -281,6 +281,23 @@ async def test_windows_that_are_not_kept_any_more_are_allowed_for() -> None:
         assert today.first_window is None  # it is not kept
 
 
+async def test_bounds_of_a_span_that_is_over_hold_whatever_the_state_of_the_open_window_is() -> None:
+    clock = Clock("2026-11-15T21:30Z")
+    async with site_server(wall_clock=clock, scheme="exact", silent_after=1.0) as harness:
+        harness.server.create("hits", Config(scheme="exact", windows=WindowRule("hour", keep=2)))
+        for number in range(3):
+            await count_hour(harness, clock, f"2026-11-15T2{1 + number}:30Z", 10)
+        session, connection = await harness.connect("web")
+        await harness.send(session, connection, Join(hour(clock), 0, 3))
+        harness.server.on_disconnect(session, connection)
+        await harness.advance(2)
+        counter = harness.server.counter("hits")
+        now, yesterday = window_answer(counter, "now"), window_answer(counter, "yesterday")
+        assert (now.state, now.complete) == (State.DEGRADED, False)
+        assert (yesterday.lower, yesterday.upper) == (20, 30)  # one of its windows is not kept
+        assert (yesterday.state, yesterday.complete) == (State.HOLDING, True)
+
+
 async def test_window_before_the_counter_existed_says_so() -> None:
     clock = Clock("2026-11-16T08:30Z")
     async with site_server(wall_clock=clock, scheme="exact") as harness:

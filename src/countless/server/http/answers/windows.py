@@ -140,8 +140,8 @@ def _state(total: State, count: SpanCount) -> State:
     """That of the total, unless the count is final, or is inexact where the total is exact."""
     if count.lost:
         return State.DEGRADED
-    if count.complete and count.exact:
-        return State.EXACT
+    if count.complete:
+        return State.EXACT if count.exact else State.HOLDING
     return State.HOLDING if total is State.EXACT and not count.exact else total
 
 
