@@ -9,13 +9,14 @@ import pytest
 
 import countless
 from countless.core import messages, triggers
-from countless.wire import budgets, families, frames
+from countless.core.budget import messages as budget_messages
+from countless.wire import frames
 from countless.wire.frames import decode_down, decode_up, encode_frames
 
 ROOT = Path(__file__).parents[2]
 WIRE = (ROOT / "design/wire.md").read_text(encoding="utf-8")
 VECTORS = re.findall(r"^\| `(\w+\(.*)` \| `([0-9a-f ]+)` \|$", WIRE, re.MULTILINE)
-NAMES = {**vars(budgets), **vars(families), **vars(messages), **vars(triggers), **vars(frames)}
+NAMES = {**vars(budget_messages), **vars(messages), **vars(triggers), **{kind.__name__: kind for kind in frames.ITEMS}}
 
 
 def test_pages_made_from_the_code_are_up_to_date() -> None:
@@ -52,6 +53,12 @@ def test_wire_vectors_are_what_the_codec_writes(item: str, data: str) -> None:
     assert frame[1:].hex(" ") == data
     decode = decode_up if type(expected) in frames.UP_ITEMS else decode_down
     assert decode(b"\x91" + bytes.fromhex(data)) == [expected]
+
+
+def test_every_item_has_a_row() -> None:
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \| (site|coordinator) \|", WIRE, re.MULTILINE)
+    senders = ["site" if kind in frames.UP_ITEMS else "coordinator" for kind in frames.ITEMS]
+    assert rows == [(str(n), kind.__name__, senders[n]) for n, kind in enumerate(frames.ITEMS)]
 
 
 def test_every_item_and_trigger_has_a_vector() -> None:
