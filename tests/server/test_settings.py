@@ -60,9 +60,9 @@ def test_duration_is_parsed_to_seconds(text: object, value: float) -> None:
 
 def test_share_is_a_number_or_a_percentage_in_a_file_and_in_a_variable(tmp_path: Path) -> None:
     file = tmp_path / "countless.toml"
-    file.write_text('alpha = "2%"\nmax_share = "50%"\n')
+    file.write_text('alpha = "0.7%"\nmax_share = "50%"\n')
     settings = load_settings({}, {"COUNTLESS_DELTA": "1%"}, file)
-    assert (settings.alpha, settings.delta, settings.max_share) == (0.02, 0.01, 0.5)
+    assert (settings.alpha, settings.delta, settings.max_share) == (0.007, 0.01, 0.5)
 
 
 @pytest.mark.parametrize(

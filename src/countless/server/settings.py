@@ -228,7 +228,7 @@ def _convert(name: str, value: object, strict: bool) -> Any:
     is_duration = name in DURATIONS
     try:
         if name in SHARES and isinstance(value, str) and value.endswith("%"):
-            value = float(value[:-1]) / 100
+            value = float(f"{value[:-1]}e-2")  # 0.7 / 100 is not 0.007
         return msgspec.convert(seconds(value) if is_duration else value, _TYPES[name], strict=strict)
     except msgspec.ValidationError:
         raise InvalidParameter(name, value, _allowed(_TYPES[name], " of seconds" if is_duration else "")) from None

@@ -4,6 +4,7 @@ The reference has every event with its hour and its label; the sites that hold e
 """
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 from countless.core.family.messages import LabelReport, Steps, UpMessage
 from countless.core.family.rule import LABELS, VALUES, FamilyRule
 from countless.core.family.site import FamilySite
+from countless.core.periods.window import WindowRule
 from countless.errors import InvalidParameter
 from countless.server.app import build_app
 from countless.server.http.answers import labels
@@ -190,6 +192,30 @@ async def test_labels_of_every_window_are_inside_their_bounds(seed: int) -> None
         assert label is not None
         with pytest.raises(InvalidParameter, match="is a label of family 'pages', whose windows are listed"):
             window_list(label.name, [label], 48)
+
+
+async def test_top_of_a_day_has_the_labels_of_hours_that_are_not_kept() -> None:
+    clock = [FIRST * HOUR + 100.0]
+    async with site_server(wall_clock=lambda: clock[0]) as harness:
+        rule = FamilyRule(LABELS, EPSILON)
+        harness.server.create("pages", replace(rule, windows=WindowRule("hour", keep=1)))
+        site = Site(harness, *await harness.connect("web"), rule)
+        truth = Counter[str]()
+        for hour, n in enumerate((90, 2, 5, 3)):
+            clock[0] = (FIRST + hour) * HOUR + 100.0
+            await site.count(f"pages@hour:{FIRST + hour}", LABEL_NAMES[hour], n)
+            truth[LABEL_NAMES[hour]] = n
+            for window in site.windows[:-1]:
+                await site.leave(window)
+            await harness.advance(1)
+        family = harness.server.families.by_name["pages"]
+        assert isinstance(family, WindowedFamily)
+        top = family_top(family, 0.5, "today")
+        assert {row.counter: (row.lower, row.upper) for row in top.series}[f"pages{LABEL_NAMES[0]}"] == (0, 90)
+        assert (top.lower, top.upper) == (8, 100)
+        for label, n in truth.items():
+            answer = family.labels_between(FIRST * HOUR, clock[0]).answer(label)
+            assert (answer.upper, answer.lower) == (n, n if label in LABEL_NAMES[2:4] else 0)
 
 
 async def test_answers_of_a_window_have_its_span_and_state() -> None:

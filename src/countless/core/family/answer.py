@@ -38,27 +38,35 @@ class Top(NamedTuple):
 class LabelCounts(NamedTuple):
     """The known counts of a family at a moment; sites may hold back `held_back` more of one label, and of all.
 
-    `missing` more events may belong to it that are not counted here: those of windows that are not kept any more.
+    Any of the events of `missing` may belong to it, too: those of windows that are not kept any more.
     """
 
     counts: Mapping[str, int]
     known_total: int
     held_back: Steps
     state: State
-    missing: int = 0
+    missing: "LabelCounts | None" = None
 
     def answer(self, label: str) -> LabelCount:
         """The count of a label. Its events may be in the overflow, so the upper bound includes that."""
         overflow = 0 if label == OVERFLOW else self.counts.get(OVERFLOW, 0)
-        return interval(label, self.counts.get(label, 0), self.held_back.label, overflow + self.missing)
+        missing = 0 if self.missing is None else self.missing.answer(label).upper
+        return interval(label, self.counts.get(label, 0), self.held_back.label, overflow + missing)
 
     def total(self) -> LabelCount:
-        return interval(None, self.known_total, self.held_back.total, self.missing)
+        return interval(None, self.known_total, self.held_back.total, self.most_missing)
+
+    @property
+    def most_missing(self) -> int:
+        return 0 if self.missing is None else self.missing.total().upper
 
     def top(self, share: float, most: int | None = None) -> Top:
         """Every label that has this share of the total, and others that may have it: `top_of`."""
-        unseen = self.held_back.label + self.counts.get(OVERFLOW, 0) + self.missing
-        return top_of(share, self.counts, unseen, self.answer, self.total(), self.state, most)
+        every = (
+            self if self.missing is None else sum_of((self, self.missing), len(self.counts) + len(self.missing.counts))
+        )
+        unseen = every.held_back.label + every.counts.get(OVERFLOW, 0)
+        return top_of(share, every.counts, unseen, self.answer, self.total(), self.state, most)
 
 
 def sum_of(parts: Iterable[LabelCounts], cap: int) -> LabelCounts:
@@ -71,7 +79,7 @@ def sum_of(parts: Iterable[LabelCounts], cap: int) -> LabelCounts:
     LabelCount(label='a', estimate=11.0, lower=10, upper=14)
     """
     counts: dict[str, int] = {}
-    total = missing = label_step = total_step = 0
+    total = label_step = total_step = 0
     states = [State.EXACT]
     for part in parts:
         if not counts and len(part.counts) <= cap:
@@ -81,11 +89,10 @@ def sum_of(parts: Iterable[LabelCounts], cap: int) -> LabelCounts:
                 home = label if label in counts or len(counts) - (OVERFLOW in counts) < cap else OVERFLOW
                 counts[home] = counts.get(home, 0) + n
         total += part.known_total
-        missing += part.missing
         label_step += part.held_back.label
         total_step += part.held_back.total
         states.append(part.state)
-    return LabelCounts(counts, total, Steps(label_step, total_step), worst_state(states), missing)
+    return LabelCounts(counts, total, Steps(label_step, total_step), worst_state(states))
 
 
 def interval(label: str | None, known: int, held_back: int, overflow: int = 0) -> LabelCount:

@@ -120,7 +120,7 @@ class FamilyReader(Watched):
         return self._ranks(counts).rank(value)
 
     def _ranks(self, counts: LabelCounts) -> Ranks:
-        return Ranks(counts.counts, counts.held_back.total + counts.missing, self.spec.buckets)
+        return Ranks(counts.counts, counts.held_back.total + counts.most_missing, self.spec.buckets)
 
 
 class TrackedFamily(FamilyReader, Counted[FamilyRule]):
@@ -334,7 +334,13 @@ class WindowedFamily(Periodic[TrackedFamily, FamilyRule], FamilyReader):
         opened = (self._shown[each].published for each in inside if each in self._published.open)
         counts = sum_of([self._sum_of_closed(closed), *opened], MAX_LABELS)
         is_known = self.kept_from is None or start >= self.kept_from
-        return counts if is_known else counts._replace(missing=self.most_not_kept)
+        return counts if is_known else counts._replace(missing=self._not_kept())
+
+    def _not_kept(self) -> LabelCounts:
+        """The counts that `most_not_kept` adds up."""
+        again = [period for period in self._published.open if period < self._published.first]
+        parts = [self.dropped_windows.published, *(self._shown[period].published for period in again)]
+        return sum_of(parts, MAX_LABELS)
 
     def _sum_of_closed(self, periods: tuple[int, ...]) -> LabelCounts:
         """A day of hours with 10,000 labels takes a tenth of a second, so it is computed once in a window."""
