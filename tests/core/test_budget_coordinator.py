@@ -24,8 +24,9 @@ def ask(
     held: int = 0,
     more: int = 0,
     keep: bool = False,
+    queued: bool = False,
 ) -> Ask:
-    return Ask(B, seq, min(number, 1), number, granted, returned, spent, held, want, more, keep)
+    return Ask(B, seq, min(number, 1), number, granted, returned, spent, held, want, more, keep, queued=queued)
 
 
 def quota(
@@ -61,6 +62,25 @@ def test_lost_grant_is_told_again_by_a_join_and_nothing_more_is_granted() -> Non
     coordinator.receive(X, ask(1, 1))
     assert coordinator.join(X, ask(2, 1)) == [(X, quota(2, 280, keep=True))]
     assert coordinator.receive(X, ask(2, 1, granted=280)) == []  # repeated
+
+
+def test_unit_that_returns_is_granted_to_the_first_queued_request_and_costs_others_no_message() -> None:
+    coordinator = BudgetCoordinator(B, 1, slack=0)
+    coordinator.receive(X, ask(1, 1))
+    for site in (Y, Z):
+        assert coordinator.receive(site, ask(1, 1, queued=True)) == [(site, quota(1, 0, refuse_from=1))]
+    assert coordinator.receive(X, ask(2, number=1, granted=1, returned=1)) == [(Y, quota(2, 1))]
+    assert coordinator.receive(Y, ask(2, number=2, granted=1, returned=1)) == [(Z, quota(2, 1))]
+
+
+def test_queued_request_is_granted_nothing_if_less_is_free_or_its_site_does_not_answer() -> None:
+    coordinator = BudgetCoordinator(B, 2, slack=0)
+    coordinator.receive(X, ask(1, 2))
+    coordinator.receive(Y, ask(1, 2, queued=True))
+    coordinator.receive(Z, ask(1, 1, queued=True))
+    coordinator.mark_unreachable(Z)
+    outbox = coordinator.receive(X, ask(2, number=1, granted=2, returned=1, held=1))
+    assert outbox == [(Y, quota(2, 0)), (Z, quota(2, 0))]
 
 
 def test_recall_goes_to_lent_sites_that_may_return_something() -> None:

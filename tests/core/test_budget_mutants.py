@@ -22,6 +22,7 @@ CASES = {
     "deleted": Case(
         sites=4, limit=40, requests=80, weights=(1, 4), holds=30, deletions=2, kills=2, reconnects=2, queue=2
     ),
+    "queued": Case(sites=4, limit=6, requests=80, weights=(1, 2, 5), holds=20, acquires=60, withdrawals=9),
     "early": Case(sites=3, limit=60, requests=99, weights=(1, 3, 15), early_percent=50, overtakes=40, queue=2),
     "sends first": Case(sites=2, limit=8, requests=20, weights=(1, 2), kills=3, sends_before_saving=True),
 }
@@ -32,6 +33,7 @@ MUTANTS: dict[type[BudgetCoordinator | BudgetSite], tuple[str, int]] = {
     mutants.BelievesOlderAsks: ("early", 45),
     mutants.BelievesOlderQuotas: ("messages", 4),
     mutants.NeverReopens: ("resets", 0),
+    mutants.GrantsQueuedRequestsWhatIsPossible: ("queued", 5),
     mutants.RefusesEveryWeight: ("holds", 0),
     mutants.SettlesInSilence: ("holds", 0),
     mutants.LendsWhatItHasRecalled: ("holds", 0),

@@ -255,6 +255,18 @@ FAULTY = {
     "messages": Case(sites=4, limit=60, requests=80, weights=(1, 2, 9), losses=9, repeats=9, overtakes=9, reconnects=5),
     "holds": Case(sites=4, limit=40, requests=80, weights=(1, 5), holds=40, losses=5, repeats=5, overtakes=5),
     "queues": Case(sites=3, limit=40, requests=90, weights=(1, 2, 9), queue=3, withdrawals=9, holds=60, overtakes=9),
+    "queued": Case(
+        sites=5,
+        limit=6,
+        requests=90,
+        weights=(1, 2, 5),
+        queue=2,
+        withdrawals=9,
+        holds=20,
+        acquires=60,
+        overtakes=9,
+        kills=2,
+    ),
     "restarts": Case(sites=3, limit=40, requests=60, weights=(1, 4), holds=20, kills=5, losses=5, timeouts=5),
     "members": Case(
         sites=6, limit=60, requests=80, weights=(1, 3), holds=30, leaves=3, ends=2, kills=2, repeats=9, overtakes=9

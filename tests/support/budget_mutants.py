@@ -82,6 +82,18 @@ class NeverReopens(BudgetCoordinator):
         return []
 
 
+class GrantsQueuedRequestsWhatIsPossible(BudgetCoordinator):
+    """Not only what is free."""
+
+    def _reopen(self) -> Outbox:
+        possible = [
+            (site_id, self._holders[site_id])
+            for site_id in self._refusing
+            if self._holders[site_id].queued and self._holders[site_id].want <= self.possible
+        ]
+        return [self._grant(site_id, holder, holder.want, lend=False) for site_id, holder in possible]
+
+
 class RefusesEveryWeight(BudgetCoordinator):
     def _quota(self, site_id: SiteId, holder: Holder) -> tuple[SiteId, Quota]:
         _, quota = super()._quota(site_id, holder)

@@ -45,6 +45,7 @@ class Case(NamedTuple):
     queue: int = 1  # how many requests may wait at a site
     withdrawals: int = 0
     holds: int = 0  # how many of the requests may be reservations
+    acquires: int = 0  # and how many of these may wait until units return
     losses: int = 0
     repeats: int = 0
     overtakes: int = 0
@@ -70,7 +71,7 @@ class Broken(AssertionError):
 
 _COUNTERS = (
     *("requests", "withdrawals", "holds", "losses", "repeats", "overtakes", "reconnects", "kills", "leaves", "ends"),
-    *("timeouts", "resets", "deletions"),
+    *("timeouts", "resets", "deletions", "acquires"),
 )
 _SITE = tuple(slot for slot in BudgetSite.__slots__ if slot not in ("budget", "early_percent"))
 _HOLDER = tuple(Holder.__slots__)
@@ -96,7 +97,7 @@ class World:
         self.coordinator = self.new_coordinator()
         self.saved = self.coordinator.saved_state
         self.sites = [self.new_site() for _ in range(case.sites)]
-        self.waiting: list[tuple[tuple[int, bool], ...]] = [()] * case.sites  # weight and kind of requests
+        self.waiting: list[tuple[tuple[int, bool, bool], ...]] = [()] * case.sites  # weight, held, queued
         self.holds: list[tuple[int, ...]] = [()] * case.sites
         self.connected = [True] * case.sites
         self.ended = [False] * case.sites
@@ -195,6 +196,8 @@ class World:
                     yield ("take", number, weight)
                     if can["holds"]:
                         yield ("reserve", number, weight)
+                    if can["acquires"]:
+                        yield ("acquire", number, weight)
             if can["withdrawals"]:
                 for place in range(len(self.waiting[number])):
                     yield ("withdraw", number, place)
@@ -237,11 +240,11 @@ class World:
     def _used(self, *counters: str) -> bool:
         return any(self.left[_COUNTERS.index(each)] < getattr(self.case, each) for each in counters)
 
-    def _request(self, number: int, weight: int, hold: bool) -> None:
+    def _request(self, number: int, weight: int, hold: bool, queued: bool = False) -> None:
         site = self.sites[number]
-        taken = site.reserve(weight) if hold else site.take(weight)
-        if taken.verdict is Verdict.WAITING:
-            self.waiting[number] += ((weight, hold),)
+        taken = site.reserve(weight, queued) if hold else site.take(weight)
+        if taken.verdict is Verdict.WAITING or (queued and taken.verdict is Verdict.EXHAUSTED):
+            self.waiting[number] += ((weight, hold, queued),)
         elif hold and taken.verdict is Verdict.ALLOWED:
             self.holds[number] += (weight,)
         self._post(number, taken.messages)
@@ -250,8 +253,8 @@ class World:
         """What an owner does after a message, a settlement or a withdrawn request."""
         site, waiting, self.waiting[number] = self.sites[number], self.waiting[number], ()
         site.repeat()
-        for weight, hold in waiting:
-            self._request(number, weight, hold)
+        for request in waiting:
+            self._request(number, *request)
         self._post(number, site.proceed())
 
     def _post(self, number: int, messages: tuple[Ask, ...]) -> None:
@@ -266,6 +269,11 @@ class World:
         self.use("requests")
         self.use("holds")
         self._request(number, weight, True)
+
+    def _acquire(self, number: int, weight: int) -> None:
+        self.use("requests")
+        self.use("acquires")
+        self._request(number, weight, True, True)
 
     def _settle(self, number: int, place: int, used: int) -> None:
         holds = self.holds[number]
@@ -334,7 +342,7 @@ class World:
         for site_id, quota in dict(outbox).items():
             weight, requests = quota.refuse_from, self.waiting[int(site_id.site)]
             in_line = site_id in self.coordinator._waiting  # its turn will tell it more
-            if weight is not None and (not in_line or any(n >= weight for n, _ in requests)):
+            if weight is not None and (not in_line or any(n >= weight for n, *_ in requests)):
                 self._check_refusal(weight)
 
     def save(self) -> None:
@@ -499,7 +507,7 @@ class World:
             holder = coordinator._holders.get(IDS[number])
             if self.ended[number] or (holder is None and self._is_old(number)):
                 continue
-            if self.waiting[number]:
+            if any(not queued or max(slack, weight - 1) < left for weight, _, queued in self.waiting[number]):
                 raise Broken(f"a request of site {number} waits for ever: {site}")
             if site.refuse_from is not None and left > max(slack, site.refuse_from - 1):
                 raise Broken(f"site {number} refuses {site.refuse_from} units, {left} are left")

@@ -228,7 +228,7 @@ _FIELD_TYPES: dict[str, Any] = {
     "anchor": int | None,
     "slack": float,
     "family": _Name,
-    **dict.fromkeys(("keep", "reply", "confirm", "complete"), bool),
+    **dict.fromkeys(("keep", "queued", "reply", "confirm", "complete"), bool),
     **dict.fromkeys(("epsilon", "accuracy"), float),
     "labels": tuple[_Name, ...],
     "counts": tuple[_Number, ...],

@@ -509,6 +509,7 @@ class BudgetRequest:
         "_hold",
         "_local",
         "_n",
+        "_queued",
         "_rejections",
         "_to_spend",
         "key",
@@ -522,6 +523,7 @@ class BudgetRequest:
         self._n = n
         self._hold = hold
         self._to_spend = to_spend
+        self._queued = False
         self._local: LocalBudget | None = None  # where it was decided last
         self._rejections = budget.rejections
         self.key = budget.name, n
@@ -560,6 +562,9 @@ class BudgetRequest:
         self._budget.require_known(self._rejections)
         return self._budget.attempt(self._apply, self._n, ask)
 
+    def stay_queued(self) -> None:
+        self._queued = True
+
     def stay(self) -> None:
         """Keep its units, which are there: it waits for other budgets."""
         self._budget.stay(self._n)
@@ -586,7 +591,7 @@ class BudgetRequest:
         self._local = local
         if self._to_spend:
             local.require_spending()
-        return local.reserve(n) if self._hold else local.take(n)
+        return local.reserve(n, self._queued) if self._hold else local.take(n)
 
     @property
     def usual_expiry(self) -> float:

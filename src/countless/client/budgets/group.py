@@ -82,6 +82,9 @@ class GroupRequest:
                     budget.end_lingering(self.key)
             return decision
 
+    def stay_queued(self) -> None:
+        """No budget grants units for it while it waits for another one."""
+
     def linger(self, wants: bool) -> None:
         for part in self._parts:
             part.linger(wants)

@@ -112,9 +112,9 @@ class LocalBudget:
             message = f"budget {name!r} limits what runs at the same time: use acquire"
             raise InvalidParameter("budget", name, message=message)
 
-    def reserve(self, n: int) -> Taken:
+    def reserve(self, n: int, queued: bool = False) -> Taken:
         self.put_back()
-        return self.site.reserve(n)
+        return self.site.reserve(n, queued)
 
     def settle(self, units: int, used: int) -> None:
         self.put_back()

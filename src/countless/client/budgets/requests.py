@@ -52,6 +52,9 @@ class Request(Protocol):
     def ask(self) -> Decision | None:
         """As `attempt`; but if it must wait, the coordinator is asked. Once in a round, and once outside of any."""
 
+    def stay_queued(self) -> None:
+        """It waits on if it is refused."""
+
     def linger(self, wants: bool) -> None:
         """In a round, in place of `ask`: it has ended, and may come again. `wants`: no answer has come for it."""
 
@@ -152,6 +155,8 @@ class UntilUnitsReturn:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._last: Decision | None = None
+        request.stay_queued()
+        self.stay_queued = request.stay_queued
         self.key = request.key
         self.linger = request.linger
         self.start_waiting = request.start_waiting

@@ -41,8 +41,8 @@ class DurableBudget(LocalBudget):
         self._save()
         return taken
 
-    def reserve(self, n: int) -> Taken:
-        taken = super().reserve(n)
+    def reserve(self, n: int, queued: bool = False) -> Taken:
+        taken = super().reserve(n, queued)
         self._save()
         return taken
 

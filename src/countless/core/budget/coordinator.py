@@ -395,7 +395,7 @@ class BudgetCoordinator:
             else:
                 del self._waiting[site_id]
                 outbox.append(self._decide(site_id, holder))
-        return outbox + self._reopen() if self._refusing else outbox
+        return outbox + self._reopen() if self._refusing and self.possible > self._slack_units else outbox
 
     def _decide(self, site_id: SiteId, holder: Holder) -> tuple[SiteId, Quota]:
         free, possible = self.free, self.possible
@@ -427,16 +427,18 @@ class BudgetCoordinator:
         return self._quota(site_id, holder)
 
     def _reopen(self) -> Outbox:
-        """A site refuses what has become possible, and does not wait for an answer."""
-        possible = self.possible
-        if possible <= self._slack_units:
-            return []
-        reopened = [
-            site_id for site_id, weight in self._refusing.items() if weight <= possible and site_id not in self._waiting
-        ]
-        for site_id in reopened:
+        """A site refuses what has become possible, and does not wait for an answer. A queued one is granted it."""
+        outbox: Outbox = []
+        for site_id, weight in list(self._refusing.items()):
+            possible, holder = self.possible, self._holders[site_id]
+            if not self._slack_units < possible >= weight or site_id in self._waiting:
+                continue
             del self._refusing[site_id]
-        return [self._quota(site_id, self._holders[site_id]) for site_id in reopened]
+            if holder.queued and holder.reachable and holder.want <= self.free and not self._waiting:
+                outbox.append(self._grant(site_id, holder, holder.want, lend=False))
+            else:
+                outbox.append(self._quota(site_id, holder))
+        return outbox
 
     def _quota(self, site_id: SiteId, holder: Holder) -> tuple[SiteId, Quota]:
         holder.number += 1

@@ -21,6 +21,7 @@ class Holder:
         "lent",
         "more",
         "number",
+        "queued",
         "reachable",
         "returned",
         "seq",
@@ -35,7 +36,7 @@ class Holder:
         self.returned = returned
         self.spent = spent
         self.seq = self.number = self.held = self.want = self.more = 0
-        self.lent = False
+        self.lent = self.queued = False
         self.reachable = True
         self.given_up = False
 
@@ -52,6 +53,7 @@ class Holder:
         self.granted = max(self.granted, ask.granted)
         self.returned = max(self.returned, ask.returned)
         self.spent = max(self.spent, ask.spent)
+        self.queued = ask.queued
         self.reachable = True
 
     @property

@@ -72,6 +72,7 @@ class BudgetSite:
         "more",
         "number",
         "overdraft",
+        "queued",
         "refuse_from",
         "seq",
         "since",
@@ -93,6 +94,7 @@ class BudgetSite:
         self.overdraft = 0  # units that were used and not granted
         self.want = 0  # the first request that waits
         self.more = 0  # the sum of the others that wait
+        self.queued = False  # whether the first waits on if it is refused
         self.keep = False
         self.refuse_from: int | None = None  # the smallest request known to be unavailable
         self.closed = False
@@ -130,12 +132,15 @@ class BudgetSite:
         self.spent += n
         return ALLOWED if room >= self._early_below else self._ask_early(room)
 
-    def reserve(self, n: int) -> Taken:
-        """Hold `n` units, until `settle` says how many of them were used."""
+    def reserve(self, n: int, queued: bool = False) -> Taken:
+        """Hold `n` units, until `settle` says how many of them were used.
+
+        `queued`: it is repeated even if it is refused, until it is withdrawn.
+        """
         require_amount("n", n)
         room = self.limit - self.spent - self.held - n
         if room < 0:
-            return self._ask_for(n)
+            return self._ask_for(n, queued)
         self.held += n
         return ALLOWED if room >= self._early_below else self._ask_early(room)
 
@@ -251,19 +256,20 @@ class BudgetSite:
         self._early_below = 0
         return Taken(Verdict.ALLOWED, (self._ask(0, 1, ()),))
 
-    def _ask_for(self, n: int) -> Taken:
+    def _ask_for(self, n: int, queued: bool = False) -> Taken:
         if self.refuse_from is not None and n >= self.refuse_from:
             return _EXHAUSTED
         if self.want:
             self.more += n
         else:
-            self.want = n
+            self.want, self.queued = n, queued
         return _WAITING if self._repeating or self._asked else Taken(Verdict.WAITING, (self.resend(),))
 
     def _ask(self, want: int, more: int, panes: tuple[Pane, ...]) -> Ask:
         self.seq += 1
         totals = self.granted, self.granted - self.limit, *self._account()
-        return Ask(self.budget, self.seq, self.since, self.number, *totals, want, more, self.keep, panes)
+        queued = want > 0 and self.queued
+        return Ask(self.budget, self.seq, self.since, self.number, *totals, want, more, self.keep, panes, queued)
 
     def _account(self) -> tuple[int, int]:
         """The units spent and held, as an `Ask` tells them."""
