@@ -66,8 +66,7 @@ class BudgetCoordinator:
         self._departed = dict.fromkeys(saved.departed)
         self._holders = Holders(rolling=rolling)
         for site_id, (granted, returned, spent, given_up, since) in saved.sites:
-            holder = Holder(since, granted, returned, spent)
-            holder.given_up, holder.lent = given_up, not given_up
+            holder = Holder(since, granted, returned, spent, lent=not given_up, given_up=given_up)
             self._holders.add(site_id, holder)
         self._waiting: dict[SiteId, None] = {}  # sites with a request that was not answered yet, in order
         self._awaited: dict[SiteId, int] = {}  # sites that must answer first; the number of the Quota to be answered

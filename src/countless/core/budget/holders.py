@@ -6,46 +6,29 @@ that has seen the newest `Quota`. A holder that is not lent has no room, once al
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from countless.core.budget.messages import Ask
 from countless.core.messages import SiteId
 
 
+@dataclass(slots=True, eq=False)
 class Holder:
-    """One site in one membership, as of the `Ask` with the highest `seq`. The four totals of `__init__` are saved."""
+    """One site in one membership, as of the `Ask` with the highest `seq`. Saved are the first four, and `given_up`."""
 
-    __slots__ = (
-        "given_up",
-        "granted",
-        "held",
-        "lent",
-        "more",
-        "number",
-        "queued",
-        "reachable",
-        "returned",
-        "seq",
-        "since",
-        "spent",
-        "want",
-    )
-
-    def __init__(self, since: int, granted: int = 0, returned: int = 0, spent: int = 0) -> None:
-        self.since = since
-        self.granted = granted
-        self.returned = returned
-        self.spent = spent
-        self.seq = self.number = self.held = self.want = self.more = 0
-        self.lent = self.queued = False
-        self.reachable = True
-        self.given_up = False
-
-    def __repr__(self) -> str:
-        return (
-            f"<Holder since {self.since}: {self.granted} granted, {self.returned} returned, {self.spent} spent, "
-            f"{self.held} held, want {self.want} and {self.more}, {'lent' if self.lent else 'not lent'}, "
-            f"{'reachable' if self.reachable else 'unreachable'}{', given up' if self.given_up else ''}>"
-        )
+    since: int
+    granted: int = 0
+    returned: int = 0
+    spent: int = 0
+    seq: int = 0
+    number: int = 0
+    held: int = 0
+    want: int = 0
+    more: int = 0
+    queued: bool = False
+    lent: bool = False
+    reachable: bool = True
+    given_up: bool = False
 
     def note(self, ask: Ask) -> None:
         """Totals never fall, whatever an `Ask` says: the site may come from an older copy of its file."""
