@@ -189,6 +189,27 @@ def test_items_of_a_site_are_decoded_as_encoded(items: list[UpItem]) -> None:
     assert [item for frame in encode_frames(items) for item in decode_up(frame)] == items
 
 
+class Text(str):
+    __slots__ = ()
+
+
+class Whole(int):
+    pass
+
+
+class Double(float):
+    pass
+
+
+def test_numbers_and_texts_of_classes_of_the_program_are_encoded_as_what_they_are() -> None:
+    """As those of numpy: a TypeError would end the client's thread, and with it all of its counting."""
+    given = FamilyJoin(Text("uses"), "labels", Double(0.02), 0.0, 0, 1, 1, Whole(5), Whole(2**70))
+    (frame,) = encode_frames([given])
+    assert frame == b"".join(encode_frames([FamilyJoin("uses", "labels", 0.02, 0.0, 0, 1, 1, 5, 2**70)]))
+    with pytest.raises(TypeError):
+        list(encode_frames([LeaveAck(object())]))  # type: ignore[arg-type]
+
+
 @given(st.lists(downs))
 def test_items_of_the_coordinator_are_decoded_as_encoded(items: list[DownItem]) -> None:
     assert [item for frame in encode_frames(items) for item in decode_down(frame)] == items

@@ -18,7 +18,20 @@ _TRIGGERS = (EveryNth, GeometricGrowth, BernoulliSampling, OncePerBlock, OffsetM
 _MESSAGE_KIND = {message: kind for kind, message in enumerate(MESSAGES)}
 _TRIGGER_KIND = {trigger: kind for kind, trigger in enumerate(_TRIGGERS)}
 _MAX_MSGPACK_INT = (1 << 64) - 1
-_pack = msgspec.msgpack.Encoder().encode
+
+
+def plain(field: object) -> object:
+    """A number or text whose class is one of the program's, such as numpy's float64, or a subclass of str."""
+    if isinstance(field, str):
+        return str.__str__(field)
+    if isinstance(field, int):
+        return encode_field(int.__int__(field))
+    if isinstance(field, float):
+        return float.__float__(field)
+    raise TypeError(f"{type(field).__name__} cannot be encoded")
+
+
+pack_fields = msgspec.msgpack.Encoder(enc_hook=plain).encode
 
 
 def encode(message: Message) -> bytes:
@@ -26,7 +39,7 @@ def encode(message: Message) -> bytes:
     >>> encode(Report("hits", 3, 1000, 2)).hex(" ")
     '95 00 a4 68 69 74 73 03 cd 03 e8 02'
     """
-    return _pack([_MESSAGE_KIND[type(message)], *map(encode_field, message)])
+    return pack_fields([_MESSAGE_KIND[type(message)], *map(encode_field, message)])
 
 
 def encode_field(field: object) -> object:

@@ -26,7 +26,7 @@ from countless.core.messages import DownMessage, Report, Snapshot, UpMessage
 from countless.errors import ProtocolError
 from countless.wire import budgets, families
 from countless.wire.budgets import MAX_PANES, BudgetDownItem, BudgetUpItem
-from countless.wire.codec import MESSAGES, decode_trigger, encode_field
+from countless.wire.codec import MESSAGES, decode_trigger, encode_field, pack_fields
 from countless.wire.families import FamilyDownItem, FamilyUpItem, KnownLabels, LabelCap
 from countless.wire.keys import MAX_NAME_CHARS, require_name
 
@@ -145,7 +145,6 @@ ITEMS: tuple[type[Any], ...] = (
 )  # by kind
 _DOWN_ITEMS = frozenset(ITEMS) - UP_ITEMS
 _KIND = {item: kind for kind, item in enumerate(ITEMS)}
-_pack = msgspec.msgpack.Encoder().encode
 
 
 def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
@@ -157,7 +156,7 @@ def encode_frames(items: Iterable[Item], max_bytes: int = MAX_FRAME_BYTES) -> It
     encoded: list[bytes] = []
     size = _MAX_HEADER_BYTES
     for item in items:
-        data = _pack([_KIND[type(item)], *map(_encode_field, item)])
+        data = pack_fields([_KIND[type(item)], *map(_encode_field, item)])
         if size + len(data) > max_bytes:
             if encoded:
                 yield _frame(encoded)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from countless.client.durable.count_file import CountFile
 from countless.client.durable.counter import OrphanedCounter
 from countless.client.durable.record import MAX_COUNT
-from countless.client.durable.record_names import FamilyName, LabelName
+from countless.client.durable.record_names import FamilyName, LabelName, raw_name
 from countless.client.durable.word_file import CHUNK_BYTES, StateError, WordFile
 from countless.core.messages import Report, SiteId, Snapshot
 from countless.core.site import Site
@@ -497,3 +497,12 @@ def test_record_that_a_signal_handler_allocated_in_between_is_found(tmp_path: Pa
         if not interrupted:
             break
     assert point > 5
+
+
+class Double(float):
+    pass
+
+
+def test_number_of_a_class_of_the_program_is_written_as_what_it_is() -> None:
+    uses = Key(FAMILY, "uses")
+    assert raw_name(FamilyName(uses, "labels", Double(0.1), 0)) == raw_name(FamilyName(uses, "labels", 0.1, 0))

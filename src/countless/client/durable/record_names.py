@@ -10,6 +10,7 @@ from zlib import crc32
 import msgspec
 
 from countless.errors import ProtocolError
+from countless.wire.codec import plain
 from countless.wire.keys import COUNTER, Key, key_of, require_name
 
 _IS_BUDGET, _IS_FREE, _IS_FAMILY, _IS_LABEL, _IS_SHARD = (1 << bit for bit in (31, 30, 29, 28, 27))
@@ -40,7 +41,7 @@ _FLAGS: dict[type[RecordName], int] = {FamilyName: _IS_FAMILY, LabelName: _IS_LA
 
 
 def raw_name(name: RecordName) -> bytes:
-    return str(name).encode() if isinstance(name, Key) else msgspec.json.encode(name)
+    return str(name).encode() if isinstance(name, Key) else msgspec.json.encode(name, enc_hook=plain)
 
 
 def words_for(raw: bytes) -> int:
