@@ -52,7 +52,7 @@ class Spendable(ABC):
         Args:
             n: Units.
             wait: Seconds to wait, at most, even while all units are in use.
-            expires_in: Seconds until it ends as any `Hold`, even if the work still runs.
+            expires_in: Seconds until it ends like any `Hold`, even if the work still runs.
         """
         require_expires_in(expires_in)
         request = UntilUnitsReturn(self._request(n, hold=True))

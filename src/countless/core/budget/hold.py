@@ -49,7 +49,7 @@ class Hold:
 
 
 class Slot(Hold):
-    """Units that are in use. A context manager: leaving it returns them. If it expires, it ends as any `Hold`."""
+    """Units that are in use. A context manager: leaving it returns them. If it expires, it ends like any `Hold`."""
 
     __slots__ = ()
 
