@@ -1,13 +1,16 @@
 import asyncio
 from typing import Any
+from urllib.parse import urlparse
 
 import pytest
+import uvloop
 from nats.aio.client import Client
 from nats.aio.transport import TcpTransport
 
 from countless.server.cluster import broker, broker_client
 from countless.server.cluster.broker import NoBroker, connect, open_bucket, open_log
 from support.nats import free_ports
+from support.service import TIMEOUT_S
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +47,21 @@ async def test_node_that_hangs_is_not_waited_for_before_the_next_one_is_tried(mo
     with pytest.raises(ConnectionError, match="the node takes no more data"):
         await transport.wait_closed()
     assert writer.aborted
+
+
+def test_closed_connection_of_uvloop_is_an_error_of_the_connection() -> None:
+    async def write_to_closed() -> None:
+        server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
+        async with server:
+            transport: Any = TcpTransport()  # type: ignore[no-untyped-call]
+            await transport.connect(urlparse(f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"), 1024, TIMEOUT_S)
+            transport._io_writer.transport.abort()
+            await transport.wait_closed()
+            with pytest.raises(ConnectionError, match="the handler is closed"):
+                transport.writelines([b"PING\r\n"])
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(write_to_closed())
 
 
 async def test_missing_broker_is_an_error_with_its_address_and_without_its_password(

@@ -6,7 +6,9 @@ and line end. The library
 - takes a form feed in a subject for the end of it, and what follows for the number of the subscription: a site could
   send whatever it wanted as a request of another coordinator, or as an answer of the broker;
 - stops to read, without an error and without a new connection, at a subject or header that it cannot decode;
-- when a node of the broker hangs, waits until everything is sent to it before it connects to another.
+- when a node of the broker hangs, waits until everything is sent to it before it connects to another;
+- takes what uvloop raises for a closed connection, a RuntimeError, for the end of the loop: it stops to send, and what
+  is published fails with this error.
 
 This is the only file that replaces names of the library (`pins.py`).
 """
@@ -36,6 +38,7 @@ for _name, _pattern in _STRICT.items():
     setattr(parser, _name, re.compile(_pattern))
 _process_msg = Client._process_msg
 _wait_closed: Any = TcpTransport.wait_closed
+_writelines: Any = TcpTransport.writelines
 
 
 class BrokerClient(Client):
@@ -55,4 +58,13 @@ async def _wait_closed_or_abort(transport: Any) -> None:
         raise ConnectionError("the node takes no more data") from None
 
 
+def _writelines_or_lost(transport: Any, lines: Any) -> None:
+    """The library reports the error, and connects again."""
+    try:
+        _writelines(transport, lines)
+    except RuntimeError as error:
+        raise ConnectionError(str(error)) from None
+
+
 TcpTransport.wait_closed = _wait_closed_or_abort  # type: ignore[method-assign]
+TcpTransport.writelines = _writelines_or_lost  # type: ignore[method-assign]
