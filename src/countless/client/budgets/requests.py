@@ -32,7 +32,7 @@ _numbers = count()
 
 
 class PeriodRefusal(NamedTuple):
-    """Requests of so many units, and of more, were refused in the period that ends then."""
+    """The smallest request that was refused in a period, and the end of that period."""
 
     refused_from: int
     ends_at: int  # seconds since 1970
@@ -53,7 +53,7 @@ class Request(Protocol):
         """As `attempt`; but if it must wait, the coordinator is asked. Once in a round, and once outside of any."""
 
     def stay_queued(self) -> None:
-        """It waits on if it is refused."""
+        """Keep waiting if it is refused."""
 
     def linger(self, wants: bool) -> None:
         """In a round, in place of `ask`: it has ended, and may come again. `wants`: no answer has come for it."""

@@ -12,8 +12,8 @@ from countless.errors import HoldExpired
 class Hold:
     """Reserved units. A context manager: leaving it settles all units as used, an exception settles none.
 
-    Not settled within `expires_in` seconds, all units count as spent; those of jobs at once are free. None: it never
-    expires.
+    Not settled within `expires_in` seconds, all units count as spent, or are free again if the budget limits jobs at
+    once. None: it never expires.
     """
 
     __slots__ = ("_settle", "_settled", "expires_in", "units")

@@ -29,7 +29,7 @@ class Ask(NamedTuple):
     `seq` counts the Asks of the site, `number` is the last `Quota` that it has seen. `since` is the `seq` with which
     its membership began; 0 if it does not know yet. `want` is the first request that waits, `more` the sum of the
     others; with `want` 0, `more` asks early. `keep`: the site may keep room that it does not use. `queued`: the first
-    request waits on if it is refused, and is granted once so much is free.
+    request keeps waiting if it is refused, and is granted when its units are free.
 
     Of a rolling budget, `spent` is what was handed over in all, `panes` what is handed over now, and `held` what the
     site has taken or holds and has not handed over.

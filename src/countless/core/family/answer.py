@@ -38,7 +38,7 @@ class Top(NamedTuple):
 class LabelCounts(NamedTuple):
     """The known counts of a family at a moment; sites may hold back `held_back` more of one label, and of all.
 
-    Any of the events of `missing` may belong to it, too: those of windows that are not kept any more.
+    `missing` are the counts of windows that are not kept any more: any of their events may belong to it, too.
     """
 
     counts: Mapping[str, int]

@@ -39,7 +39,7 @@ class ServerView(Protocol):
 
     @property
     def servers(self) -> Sequence[SiteServer]:
-        """Itself, or those of the shards: for the metrics, which add them up."""
+        """The server, or one for each shard: the metrics add them up."""
 
     @property
     def dropped(self) -> Tally[str]:

@@ -50,7 +50,7 @@ class History:
             self.points.add(counter.traffic.began, 0, 0, 0, STATES.index(State.EXACT))
 
     def matches(self, counter: Readable) -> bool:
-        """False if the counter, or one of those of which it is the sum, was deleted: what is left has another past."""
+        """False if the counter was deleted, or one of the counters that it adds up: the rest has another past."""
         return self._parts <= _parts_of(counter)
 
     def record(self, counter: Readable, now: float) -> None:
